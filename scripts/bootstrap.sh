@@ -65,6 +65,23 @@ want_dig() {
     return 0
 }
 
+# The Prometheus that scrapes members in tests. Where it is missing and cannot be installed, they are skipped.
+want_prometheus() {
+    local tool
+    for tool in prometheus promtool prometheus-node-exporter; do
+        command -v "$tool" >/dev/null 2>&1 && continue
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+            say "installing prometheus and its node exporter, which scrape members in tests"
+            apt-get update -qq >&2 || true
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+                prometheus prometheus-node-exporter >&2 || true
+            # Tests start their own; the packages' services are nobody's wish here.
+            systemctl disable --now --quiet prometheus prometheus-node-exporter >/dev/null 2>&1 || true
+        fi
+        return 0
+    done
+}
+
 # The browser in which tests open the console. Where it is missing and cannot be installed, they are skipped.
 want_browser() {
     local name

@@ -6,8 +6,6 @@ import os
 import resource
 import shutil
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,31 +16,11 @@ from tests.chaos.wall_clock import unable as no_wall_clock
 from tests.cluster.conftest import StartCluster
 from tests.support.client import CODE_OK, OK
 from tests.support.failing_disk import FailingDisk
+from tests.support.mounts import unable_to_mount, with_mounts
 from tests.support.processes import FAST, ClusterProcesses, Member, eventually, free_ports
 
-MOUNTING = """
-import os, subprocess, sys
-end = sys.argv.index("--")
-for words in sys.argv[1:end]:
-    subprocess.run(["mount", *words.split()], check=True)
-os.execv(sys.argv[end + 1], sys.argv[end + 1:])
-"""
-"""A program of the words of mounts, ``--`` and a command. No shell, as most drop variables with dots in their names."""
 NO_NAME_SERVICE = "nameserver 127.0.0.254\noptions timeout:1 attempts:1\n"
 HOUR_S = 3_600
-
-
-def unable_to_mount() -> str:
-    """Why no member can have file systems of its own here; empty when it can."""
-    tried = subprocess.run(
-        ["unshare", "-m", "mount", "-t", "tmpfs", "none", "/mnt"], capture_output=True, text=True, check=False
-    )
-    return f"mounts of a member's own need root: {tried.stderr.strip()}" if tried.returncode else ""
-
-
-def with_mounts(*mounts: str) -> tuple[str, ...]:
-    """The words before a command that is to have these mounts for itself."""
-    return ("unshare", "-m", sys.executable, "-c", MOUNTING, *mounts, "--")
 
 
 needs_mounts = pytest.mark.skipif(bool(unable_to_mount()), reason=unable_to_mount() or "none")

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import shutil
-import signal
-import subprocess
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
@@ -13,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.processes import ClusterProcesses, eventually, free_ports
+from tests.support.processes import ClusterProcesses, eventually
+from tests.support.prometheus import Prometheus
 from tests.support.sdk_client import SdkClient
 
 TOKEN = "a-secret-of-some-length"
@@ -37,74 +35,45 @@ def cluster(tmp_path: Path) -> Iterator[ClusterProcesses]:
         members.end()
 
 
-class Prometheus:
-    """A Prometheus with two jobs: the members as listed, and what the first of them names as targets."""
+def jobs(members: list[str]) -> list[dict[str, Any]]:
+    """Two jobs: the members as listed, and what the first of them names as targets."""
+    # Prometheus 2.42 sends no type of its own with calls of discovery.
+    authorization = {"type": "Bearer", "credentials": TOKEN}
+    return [
+        {"job_name": "rollcall", "authorization": authorization, "static_configs": [{"targets": members}]},
+        {
+            "job_name": "found",
+            "authorization": authorization,
+            "http_sd_configs": [
+                {
+                    "url": f"http://{members[0]}/nacos/prometheus",
+                    "refresh_interval": "1s",
+                    "authorization": authorization,
+                }
+            ],
+            "relabel_configs": [
+                {"source_labels": ["__meta_rollcall_service"], "target_label": "service"},
+                {"source_labels": ["__meta_rollcall_group"], "target_label": "group"},
+            ],
+        },
+    ]
 
-    def __init__(self, program: str, folder: Path, members: list[str]) -> None:
-        (port,) = free_ports(1)
-        # Prometheus 2.42 sends no type of its own with calls of discovery.
-        authorization = {"type": "Bearer", "credentials": TOKEN}
-        jobs = [
-            {"job_name": "rollcall", "authorization": authorization, "static_configs": [{"targets": members}]},
-            {
-                "job_name": "found",
-                "authorization": authorization,
-                "http_sd_configs": [
-                    {
-                        "url": f"http://{members[0]}/nacos/prometheus",
-                        "refresh_interval": "1s",
-                        "authorization": authorization,
-                    }
-                ],
-                "relabel_configs": [
-                    {"source_labels": ["__meta_rollcall_service"], "target_label": "service"},
-                    {"source_labels": ["__meta_rollcall_group"], "target_label": "group"},
-                ],
-            },
-        ]
-        config = folder / "prometheus.yml"
-        config.write_text(json.dumps({"global": {"scrape_interval": "1s"}, "scrape_configs": jobs}))  # JSON is YAML
-        self._url = f"http://127.0.0.1:{port}/api/v1"
-        with (folder / "prometheus.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [
-                    program,
-                    f"--config.file={config}",
-                    f"--storage.tsdb.path={folder / 'tsdb'}",
-                    f"--web.listen-address=127.0.0.1:{port}",
-                ],
-                stdout=log,
-                stderr=log,
-            )
 
-    def ask(self, path: str) -> Any:
-        with urllib.request.urlopen(f"{self._url}/{path}", timeout=10) as answer:
-            return json.load(answer)["data"]
+def teams(prometheus: Prometheus) -> dict[tuple[str, str], tuple[str, str]]:
+    """Health and team of each target, by job and address."""
+    labels = [(one, one["labels"]) for one in prometheus.targets()]
+    return {(name["job"], name["instance"]): (one["health"], name.get("team", "")) for one, name in labels}
 
-    def targets(self) -> dict[tuple[str, str], tuple[str, str]]:
-        """Health and team of each target, by job and address."""
-        found = self.ask("targets?state=active")["activeTargets"]
-        labels = [(one, one["labels"]) for one in found]
-        return {(name["job"], name["instance"]): (one["health"], name.get("team", "")) for one, name in labels}
 
-    def labels(self, job: str) -> dict[str, dict[str, str]]:
-        """The labels of each target of a job, by the service that it belongs to."""
-        found = self.ask("targets?state=active")["activeTargets"]
-        return {one["labels"]["service"]: one["labels"] for one in found if one["labels"]["job"] == job}
-
-    def query(self, text: str) -> list[Any]:
-        return self.ask(f"query?query={urllib.parse.quote(text)}")["result"]
-
-    def stop(self) -> None:
-        self._process.send_signal(signal.SIGTERM)
-        self._process.wait(30)
+def labels_of(prometheus: Prometheus, job: str) -> dict[str, dict[str, str]]:
+    """The labels of each target of a job, by the service that it belongs to."""
+    return {one["labels"]["service"]: one["labels"] for one in prometheus.targets() if one["labels"]["job"] == job}
 
 
 @pytest.fixture
 def prometheus(tmp_path: Path, cluster: ClusterProcesses) -> Iterator[Prometheus]:
-    if (program := shutil.which("prometheus")) is None:
-        pytest.skip("prometheus is not there: Debian's package prometheus has it")
-    one = Prometheus(program, tmp_path, [member.address for member in cluster])
+    config = {"global": {"scrape_interval": "1s"}, "scrape_configs": jobs([member.address for member in cluster])}
+    one = Prometheus(tmp_path, config)
     try:
         yield one
     finally:
@@ -124,7 +93,7 @@ def test_prometheus_scrapes_members_and_what_they_name(cluster: ClusterProcesses
     found = {("found", address): ("up", "a") for address in addresses}
 
     def all_up() -> bool:
-        seen = prometheus.targets()
+        seen = teams(prometheus)
         assert seen == listed | found, seen
         return True
 
@@ -150,7 +119,7 @@ def test_targets_of_services_with_odd_names_keep_their_names(cluster: ClusterPro
         assert answer.status == 200, answer.body
 
     def all_found() -> bool:
-        found = prometheus.labels("found")
+        found = labels_of(prometheus, "found")
         assert set(found) == set(ODD_NAMES), found
         for labels in found.values():
             assert (labels["odd"], labels["a_b_c"], labels["group"]) == (ODD_TEXT, "y", "DEFAULT_GROUP"), labels

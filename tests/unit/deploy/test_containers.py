@@ -1,10 +1,11 @@
 """Image, compose and Kubernetes: their schemas take them, and what they say of each other and of the node is true."""
 
+import json
+import os
 import re
-import shutil
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -13,10 +14,12 @@ import yaml
 from app.config.rpc_settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
 from app.config.settings import read_settings
 from app.config.settings_keys import KEYS, snake
+from tests.support.prometheus import DASHBOARDS, RULES
+from tests.support.promtool import promtool
+from tests.support.shipped import COMPOSE, DEPLOY, composition, mounted, secrets_in, variables
 
 ROOT = Path(__file__).resolve().parents[3]
-DEPLOY = ROOT / "deploy"
-COMPOSE = DEPLOY / "compose" / "compose.yaml"
+SECRETS = DEPLOY / "secrets.sh"
 DOCKERFILE = DEPLOY / "docker" / "Dockerfile"
 MANIFESTS = sorted(path for path in (DEPLOY / "k8s").glob("*.yaml") if path.name != "kustomization.yaml")
 HTTP_PORT = 8848
@@ -121,21 +124,26 @@ def test_what_the_composition_mounts_is_there_or_made_by_the_script(tmp_path: Pa
     assert all((COMPOSE.parent / file).exists() for file in files)
     made = secrets_in(tmp_path)
     assert (made / "rollcall.env").is_file()
-    assert (made / Path(composed["secrets"]["grafana-password"]["file"]).name).is_file()
+    assert composed["secrets"].keys() == {"grafana-password", "metrics-token"}
+    for name in composed["secrets"]:
+        file = made / Path(composed["secrets"][name]["file"]).name
+        assert file.stat().st_mode & 0o777 == 0o644, "containers read it as other users"
+    token = (made / "metrics-token").read_text().strip()
+    assert variables((made / "rollcall.env").read_text())["ROLLCALL_METRICS_TOKEN"] == token
 
 
-def secrets_in(folder: Path) -> Path:
-    """What the script makes for the composition, in a copy of the tree."""
-    (folder / "deploy" / "compose").mkdir(parents=True)
-    script = folder / "deploy" / "secrets.sh"
-    shutil.copy(DEPLOY / "secrets.sh", script)
-    done = run(script, "compose")
-    assert done.returncode == 0, done.stderr
-    return folder / "deploy" / "compose" / "secrets"
-
-
-def variables(text: str) -> dict[str, str]:
-    return dict(line.split("=", 1) for line in text.splitlines() if line)
+def test_the_composition_has_all_rules_and_all_dashboards() -> None:
+    services = composition()["services"]
+    inside = {file: path for path, file in mounted(services["prometheus"]).items()}
+    [pattern] = yaml.safe_load((COMPOSE.parent / "prometheus.yml").read_text())["rule_files"]
+    assert {file.name for file in DEPLOY.glob("prometheus*rules.yml")} == {file.name for file in RULES}
+    assert all(PurePath(inside[file]).match(pattern) for file in RULES)
+    assert {file.name for file in DEPLOY.glob("grafana-*.json")} == {file.name for file in DASHBOARDS}
+    found = {file: path for path, file in mounted(services["grafana"]).items()}
+    provider = COMPOSE.parent / "grafana" / "dashboards" / "rollcall.yaml"
+    assert found[provider.parent] == "/etc/grafana/provisioning/dashboards"
+    [one] = yaml.safe_load(provider.read_text())["providers"]
+    assert {Path(found[file]).parent for file in DASHBOARDS} == {Path(one["options"]["path"])}
 
 
 def test_secrets_are_new_each_time_long_and_only_for_this_user(tmp_path: Path) -> None:
@@ -159,10 +167,14 @@ def test_secrets_are_not_made_over_others(tmp_path: Path) -> None:
     assert (made / "rollcall.env").read_text() == before
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not in the path")
-def test_prometheus_takes_its_configuration() -> None:
-    done = run("promtool", "check", "config", DEPLOY / "compose" / "prometheus.yml")
-    assert done.returncode == 0, done.stdout + done.stderr
+@pytest.mark.parametrize("file", ["compose/prometheus.yml", "prometheus.yml", "k8s/prometheus.yml"])
+def test_prometheus_takes_its_configuration(file: str, tmp_path: Path) -> None:
+    config = yaml.safe_load((DEPLOY / file).read_text())
+    for job in config["scrape_configs"]:
+        job.pop("kubernetes_sd_configs", None)  # Debian's Prometheus is built without it
+    copy = tmp_path / "prometheus.yml"
+    copy.write_text(yaml.safe_dump(config))
+    assert "SUCCESS" in promtool("check", "config", "--syntax-only", copy)
 
 
 # --- Kubernetes -----------------------------------------------------------------------------------
@@ -180,9 +192,11 @@ def test_the_schema_takes_the_secret_of_the_script(tmp_path: Path) -> None:
     manifest = tmp_path / "secret.yaml"
     manifest.write_text(done.stdout)
     assert run(tool("kubernetes-validate"), "--strict", manifest).returncode == 0
-    [secret] = yaml.safe_load_all(done.stdout)
+    secret, metrics = yaml.safe_load_all(done.stdout)
     assert secret["metadata"] == {"name": "rollcall", "namespace": "registry"}
-    read_settings(environ=secret["stringData"])
+    assert metrics["metadata"] == {"name": "rollcall-metrics", "namespace": "registry"}
+    settings = read_settings(environ={**secret["stringData"], "ROLLCALL_METRICS_TOKEN": metrics["stringData"]["token"]})
+    assert settings.told.metrics_token
     assert secret["stringData"]["NACOS_CORE_AUTH_ENABLED"] == "true"
 
 
@@ -199,7 +213,7 @@ def test_each_pod_finds_itself_in_the_list(monkeypatch: pytest.MonkeyPatch, tmp_
     container = state["spec"]["template"]["spec"]["containers"][0]
     assert container["envFrom"] == [{"secretRef": {"name": "rollcall"}}]
     environ = variables(run(DEPLOY / "secrets.sh", "env").stdout)
-    environ |= {one["name"]: one["value"] for one in container["env"]}
+    environ |= {one["name"]: one["value"] for one in container["env"] if "value" in one}
     mounts = {one["mountPath"]: one for one in container["volumeMounts"]}
     mount = mounts[environ["ROLLCALL_CONF_DIR"]]
     assert "subPath" not in mount, "such a file is never changed"
@@ -218,6 +232,56 @@ def test_each_pod_finds_itself_in_the_list(monkeypatch: pytest.MonkeyPatch, tmp_
     assert services[headless]["clusterIP"] == "None"
     assert services[headless]["publishNotReadyAddresses"] is True
     assert all(one["selector"] == state["spec"]["selector"]["matchLabels"] for one in services.values())
+
+
+def test_members_and_prometheus_have_the_same_token_of_the_script() -> None:
+    made = {one["metadata"]["name"]: one["stringData"] for one in yaml.safe_load_all(run(SECRETS, "k8s").stdout)}
+    container = documents()["StatefulSet"][0]["spec"]["template"]["spec"]["containers"][0]
+    [given] = [one["valueFrom"]["secretKeyRef"] for one in container["env"] if "valueFrom" in one]
+    assert made[given["name"]].keys() == {given["key"]}, "Prometheus needs no other secret"
+    monitor = monitoring()["PodMonitor"][0]["spec"]
+    [endpoint] = monitor["podMetricsEndpoints"]
+    assert endpoint["authorization"]["credentials"] == {"name": given["name"], "key": given["key"]}
+    [job] = yaml.safe_load((DEPLOY / "k8s" / "prometheus.yml").read_text())["scrape_configs"]
+    assert PurePath(job["authorization"]["credentials_file"]).parts[-2:] == (given["name"], given["key"])
+    [selector] = documents()["StatefulSet"][0]["spec"]["selector"]["matchLabels"].items()
+    [discovery] = job["kubernetes_sd_configs"]
+    assert discovery["selectors"] == [{"role": discovery["role"], "label": "=".join(selector)}]
+
+
+def test_the_operator_gets_the_pods_rules_and_dashboards() -> None:
+    found = monitoring()
+    [state] = documents()["StatefulSet"]
+    monitor, pod = found["PodMonitor"][0]["spec"], state["spec"]["template"]
+    assert monitor["selector"] == state["spec"]["selector"]
+    assert pod["metadata"]["labels"][monitor["jobLabel"]] == "rollcall", "the job of the rules"
+    [endpoint] = monitor["podMetricsEndpoints"]
+    assert endpoint["port"] in [port["name"] for port in pod["spec"]["containers"][0]["ports"]]
+    [relabeling] = endpoint["relabelings"]
+    names = [f"rollcall-{number}" for number in range(state["spec"]["replicas"])]
+    listed = documents()["ConfigMap"][0]["data"]["cluster.conf"].split()
+    assert [relabeling["replacement"].replace("$1", name) for name in names] == listed
+    assert [one["spec"] for one in found["PrometheusRule"]] == [yaml.safe_load(file.read_text()) for file in RULES]
+    boards = [text for one in found["ConfigMap"] for text in one["data"].values()]
+    assert [json.loads(one) for one in boards] == [json.loads(file.read_text()) for file in DASHBOARDS]
+    assert all(one["metadata"]["labels"]["grafana_dashboard"] == "1" for one in found["ConfigMap"])
+    assert len({one["metadata"]["name"] for kind in found.values() for one in kind}) == 3
+
+
+def monitoring(**environ: str) -> dict[str, list[dict[str, Any]]]:
+    """What the script prints for the operator, by kind."""
+    script = DEPLOY / "k8s" / "monitoring.sh"
+    done = subprocess.run([script], capture_output=True, text=True, check=True, env={**os.environ, **environ})
+    found: dict[str, list[dict[str, Any]]] = {}
+    for one in yaml.safe_load_all(done.stdout):
+        found.setdefault(one["kind"], []).append(one)
+    return found
+
+
+def test_the_operators_label_is_on_all_that_it_selects() -> None:
+    found = monitoring(LABELS="release: stack")
+    for one in found["PodMonitor"] + found["PrometheusRule"]:
+        assert one["metadata"]["labels"]["release"] == "stack"
 
 
 def test_pods_have_no_rights_and_time_to_leave() -> None:
