@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-ALIKE_MAX = 3
+ALIKE_MAX = 2
 
 
 class SuggestingParser(argparse.ArgumentParser):
