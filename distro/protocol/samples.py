@@ -57,6 +57,9 @@ def _contents(component: Component, writer: str, leaves: Iterable[int]) -> Itera
     prefix, content_of, digest, left = f"{writer}~", component.store.content, component.digest, STEP_CONTENTS
     for leaf in leaves:
         keys = digest.written_in(leaf, prefix)
+        if not keys:
+            yield leaf, {}
+            continue
         left -= len(keys)
         if left < 0:
             rest()

@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.built import build
-from tests.support.processes import NO_VERIFY, ClusterProcesses, running_cluster
+from tests.support.processes import NO_VERIFY, ClusterProcesses, Member, running_cluster
 
 StartCluster = Callable[..., ClusterProcesses]
 collect_ignore = ["sample_project"]
 """It has tests of its own, which are run where it is installed."""
+STARTED_ANEW = {"test_lifecycle", "test_worker", "test_sockets"}
+"""Files whose tests look at the processes of a node, so that each is the new program that a user would start."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -18,6 +20,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.cluster)
+
+
+@pytest.fixture(autouse=True)
+def nodes_are_new_programs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the nodes of some files as a user does: other nodes are forked from a process with the same modules."""
+    if request.path.stem in STARTED_ANEW:
+        monkeypatch.setattr(Member, "forks", False)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import functools
 import itertools
 import os
 import random
@@ -23,6 +24,7 @@ import psutil
 
 from distro.members.mapper import DistroMapper
 from tests.support.client import Client
+from tests.support.forked import ForkedProcess, ForkServer
 
 T = TypeVar("T")
 COMMAND = Path(sys.executable).with_name("rollcall")
@@ -181,8 +183,22 @@ def _client_tls(settings: Mapping[str, str]) -> ssl.SSLContext | None:
     return ssl.create_default_context(cafile=settings["rollcall.http.tls.trustCollectionChainPath"])
 
 
+@functools.cache
+def _fork_server(pid: int) -> ForkServer:
+    """The server of the process ``pid``, this one."""
+    return ForkServer(_without_test(clean_environ()))
+
+
+def _without_test(environ: Mapping[str, str]) -> dict[str, str]:
+    """These variables but that in which pytest names the test that runs."""
+    return {name: value for name, value in environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
 class Member:
     """One member. ``start`` and ``end`` may be called any number of times."""
+
+    forks = True
+    """Whether its process may be forked from one that has loaded a node's modules; else it is a new program."""
 
     def __init__(self, port: int, folder: Path, settings: Mapping[str, str]) -> None:
         self.address = f"127.0.0.1:{port}"
@@ -195,7 +211,7 @@ class Member:
         self.prefix: Sequence[str | Path] = ()
         """The words before the command: another command, that becomes the member's in the end (exec)."""
         self._port = port
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self.conf.mkdir(parents=True)
 
     def __repr__(self) -> str:
@@ -211,21 +227,19 @@ class Member:
     def start(self) -> None:
         """Start the processes; see ``wait_ready``."""
         assert self._process is None, f"{self} runs already"
-        command = [
-            *self.prefix,
-            COMMAND,
-            "serve",
-            "--port",
-            str(self._port),
-            "--data",
-            str(self.data),
-            "--conf",
-            str(self.conf),
-        ]
+        places = ["--port", str(self._port), "--data", str(self.data), "--conf", str(self.conf)]
+        command = [str(COMMAND), "serve", *places]
+        environ = clean_environ()
+        # A variable that is no setting may be one that Python or the C library reads when a program begins.
+        if self.forks and not self.prefix and all("." in name for name in self.settings):
+            server = _fork_server(os.getpid())
+            if server.environ == _without_test(environ):
+                self._process = server.fork(command, environ | self.settings, self.folder, self.log)
+                return
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                command,
-                env={**clean_environ(), **self.settings},
+                [*self.prefix, *command],
+                env={**environ, **self.settings},
                 cwd=self.folder,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -319,7 +333,7 @@ class Member:
     def _pausable(self, master: bool) -> list[psutil.Process]:
         return [self.worker, *([self.master] if master else [])]
 
-    def _running(self) -> "subprocess.Popen[bytes]":
+    def _running(self) -> "subprocess.Popen[bytes] | ForkedProcess":
         assert self._process is not None, f"{self} does not run"
         return self._process
 
