@@ -18,7 +18,6 @@ from app.http.input.instance_schemas import (
     RegisterSchema,
 )
 from app.http.input.params import check_numbers, parse_detail, parse_list, parse_patch, parse_register
-from app.http.input.schemas import java_type
 from app.http.shapes.described import BARE_OK, Described
 from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
@@ -31,6 +30,7 @@ from app.http.v2.envelope import (
     ResultCode,
     ResultError,
     called_service,
+    missing,
     require,
     result,
     result_route,
@@ -117,10 +117,9 @@ def patch(call: Call, services: Services) -> Answer:
     """
     check_instance(call, services, QUERY_TEXT)
     for name in (WEIGHT.key, ENABLED.key, METADATA.key):
-        text = call.parameters.get(name)
-        if text is None or (name != METADATA.key and not text.strip()):
-            missing = QUERY_TEXT.format(name, java_type(PatchV2Schema, name))
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, missing)
+        value = call.parameters.get(name)
+        if value is None or (name != METADATA.key and not value.strip()):
+            raise missing(PatchV2Schema, name, value, QUERY_TEXT)
     check_service_format(call.parameters.required(SERVICE_NAME))
     return rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call))
 
