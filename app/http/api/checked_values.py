@@ -67,8 +67,9 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
     def check_names(parameters: Parameters) -> None:
         if is_v3 and NAMESPACE_ID in keys:
             _check_text(parameters, _NAMESPACE)
-        if is_named:
-            _check_service(parameters)
+        name = parameters.service_name() if is_named else None
+        if name and not (parameters.plain is not None and is_usual_name(name)):
+            _check_service(name, parameters.get(SERVICE_NAME) or "")
         for rule in rules:
             _check_text(parameters, rule)
         for key in ports:
@@ -89,13 +90,11 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
     return check
 
 
-def _check_service(parameters: Parameters) -> None:
-    """Refuse a name by the rule of Nacos 2.3, which allows no blank at the end; the name itself is read without."""
-    if (name := parameters.service_name()) and not name.isspace():
-        sent = parameters.get(SERVICE_NAME) or ""
-        ending = sent[len(sent.rstrip(TRIMMED)) :]
-        if ending or not is_usual_name(name):
-            check_service_name(name + ending, NameRule.NACOS_2)
+def _check_service(name: str, sent: str) -> None:
+    """Refuse a full name by the rule of Nacos 2.3. ``sent``: its text in the call, which may not end in a blank."""
+    ending = sent[len(sent.rstrip(TRIMMED)) :]
+    if not name.isspace():
+        check_service_name(name + ending, NameRule.NACOS_2)
 
 
 def _check_text(parameters: Parameters, rule: _TextRule) -> None:
