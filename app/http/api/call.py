@@ -375,7 +375,8 @@ class Route:
         object.__setattr__(self, "is_client_write", is_write and not is_beat and not self.path.endswith("clientBeat"))
 
 
-BEAT_PATHS = ("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat")
+V1_BEAT_PATHS, V2_BEAT_PATH = ("/v1/ns/instance/beat", "/v1/ns/api/beat"), "/v2/ns/instance/beat"
+BEAT_PATHS = (*V1_BEAT_PATHS, V2_BEAT_PATH)
 V3_CLIENT_INSTANCE = "/v3/client/ns/instance"
 ROUTES: list[Route] = []
 

@@ -82,6 +82,14 @@ class TestInstance:
         text = "Required request parameter 'enabled' for method parameter type Boolean is present but converted to null"
         assert refused(wrong) == (400, 10000, "parameter missing", text)
 
+    def test_a_beat_is_refused_in_the_envelope_and_answered_without(self, client: FlaskClient) -> None:
+        answer = client.put(f"{V2}/instance/beat", query_string=ONE)
+        assert answer.get_json() == {"clientBeatInterval": 5_000, "code": 20_404}
+        text = "Required request parameter 'serviceName' for method parameter type String is not present"
+        nameless = client.put(f"{V2}/instance/beat", query_string={"ip": "10.0.0.1", "port": "8080"})
+        assert refused(nameless) == (400, 10000, "parameter missing", text)
+        assert refused(client.put(f"{V2}/instance/beat", query_string=ONE | {"serviceName": "a b"}))[:2] == (400, 20002)
+
     def test_a_form_does_as_well(self, client: FlaskClient) -> None:
         assert data(client.post(f"{V2}/instance", data=ONE | {"groupName": "G1"})) == "ok"
         assert data(client.get(f"{V2}/instance", query_string=ONE | {"groupName": "G1"}))["serviceName"] == "G1@@orders"
