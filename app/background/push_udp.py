@@ -51,13 +51,13 @@ class Packet:
     head: bytes | ZippedHead
 
     @classmethod
-    def of(cls, payload: bytes) -> "Packet":
+    def of(cls, payload: bytes, *, zips: bool = True) -> "Packet":
         """Return the packet of a rendered list.
 
-        Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, gzip from 1 KiB.
+        Shape: ``{"type": "dom", "data": list JSON as text, "lastRefTime": reference}``, with ``zips`` gzip from 1 KiB.
         """
         plain = b'{"type":"dom","data":' + orjson.dumps(payload.decode()) + b',"lastRefTime":'
-        return cls(plain if len(plain) < GZIP_FROM_BYTES else ZippedHead.of(plain))
+        return cls(ZippedHead.of(plain) if zips and len(plain) >= GZIP_FROM_BYTES else plain)
 
     def datagram(self, reference: int) -> bytes:
         """Return the bytes of the push for one subscriber, whose acknowledgement will name ``reference``."""
@@ -100,8 +100,8 @@ class UdpPusher:
         self.has = subscribers.has
         """Returns whether a service, by namespace and full name, has subscribers, but for those that are arriving."""
         self._outbox: deque[Push] = deque()
-        self._packets: dict[tuple[str, str], dict[tuple[str, bool], Packet]] = {}
-        """Packets of services with pushes in the outbox: by service, then by clusters and ``Subscriber.java``."""
+        self._packets: dict[tuple[str, str], dict[tuple[str, bool, bool], Packet]] = {}
+        """Packets of services with pushes in the outbox: by service, then by what differs between subscribers."""
         self._awake = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
@@ -292,9 +292,9 @@ class UdpPusher:
 
     def _packet(self, one: Subscriber) -> Packet:
         packets = self._packets.setdefault((one.namespace, one.service), {})
-        kind = (one.clusters, one.java)
+        kind = (one.clusters, one.java, one.reads_gzip)
         if (packet := packets.get(kind)) is None:
-            packet = packets[kind] = Packet.of(self._build(one))
+            packet = packets[kind] = Packet.of(self._build(one), zips=one.reads_gzip)
             self._on_pushed(one.namespace, one.service)
         return packet
 

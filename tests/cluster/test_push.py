@@ -1,13 +1,19 @@
 """Subscribers over UDP at members as they run: told of a change at any member, wherever they listen."""
 
+import gzip
 import hashlib
 import json
 import socket
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import pytest
 
+from app.background.push_udp import GZIP_FROM_BYTES
+from tests.conformance.compare import Target
+from tests.conformance.recordings import Recordings
+from tests.conformance.replay import Step, load, send
 from tests.support.client import OK
 from tests.support.listener import Listener, own_address
 from tests.support.processes import ClusterProcesses, Member, eventually
@@ -121,3 +127,69 @@ def test_a_service_that_is_too_large_for_go_is_pushed_to_java_alone(three: Clust
             pass
         assert go.hears_nothing()
         assert not [text for text in waiting(member, "large") if GO in text]
+
+
+# --- clients that cannot be started here, whose requests are written from their sources ----------
+
+MANY = 30
+RECORDED_PORT = "19999"
+HOST_FIELDS = {"ip": str, "port": int, "weight": float, "healthy": bool, "enabled": bool}
+
+
+@pytest.mark.parametrize("client", ["cpp", "nginx"])
+def test_the_recorded_subscription_of_a_client_leads_to_pushes_that_it_reads(
+    three: ClusterProcesses, listener: Listener, client: str
+) -> None:
+    asked, other, _ = three.members
+    host, _, port = asked.address.rpartition(":")
+    target, run, service = Target(host, int(port)), f"pushed-{client}", f"pushed-{client}.{client}-udp"
+    first, subscription = recorded_steps(f"{client}-udp", listener.port)
+    assert send(target, first, target.variables(run)).text == "ok"
+    listed_ms = send(target, subscription, target.variables(run)).body["lastRefTime"]
+    for number in range(MANY):
+        where = f"{run}-{client}-udp" if client == "cpp" else "public"
+        noise = hashlib.sha256(bytes([number])).hexdigest()
+        other.client.register(service, f"10.9.0.{number}", metadata=json.dumps({"id": noise}), namespaceId=where)
+        datagram = listener.receive_datagram()
+        reference, info = (read_as_cpp if client == "cpp" else read_as_nginx)(datagram)
+        assert info["name"] == f"DEFAULT_GROUP@@{service}"
+        assert info["lastRefTime"] > listed_ms, "the client leaves an older list out"
+        listed_ms = info["lastRefTime"]
+        assert f"10.9.0.{number}" in {one["ip"] for one in info["hosts"]}
+        told = f'"{reference}"' if client == "cpp" else str(reference)
+        listener.send(f'{{"type": "push-ack", "lastRefTime":{told}, "data":""}}'.encode())
+        eventually(lambda: not waiting(asked, service))
+    assert len(info["hosts"]) == MANY + 1
+    # The C++ client reads both; nginx knows no gzip.
+    assert datagram.startswith(b"\x1f\x8b") == (client == "cpp")
+    assert client == "cpp" or len(datagram) > GZIP_FROM_BYTES
+
+
+def recorded_steps(name: str, port: int) -> list[Step]:
+    """Return the steps of a recorded conversation, with the UDP port of this run."""
+    [steps] = [one.steps for one in load(folder=Recordings("_clients").folder) if one.name == name]
+    own: list[Step] = json.loads(json.dumps(steps).replace(RECORDED_PORT, str(port)))
+    return own
+
+
+def read_as_cpp(datagram: bytes) -> tuple[int, dict[str, Any]]:
+    """Return reference and list of a push; Source: nacos-sdk-cpp 1.1.0 UdpNamingServiceListener and JSON.cpp."""
+    push = json.loads(gzip.decompress(datagram) if datagram.startswith(b"\x1f\x8b") else datagram)
+    assert (push["type"], type(push["lastRefTime"])) == ("dom", int)
+    info = json.loads(push["data"])
+    wanted = {"name": str, "clusters": str, "cacheMillis": int, "lastRefTime": int, "hosts": list, "checksum": str}
+    assert {name: type(info[name]) for name in wanted} == wanted
+    for one in info["hosts"]:
+        assert {name: type(one[name]) for name in HOST_FIELDS} == HOST_FIELDS
+        assert all(type(value) is str for value in one["metadata"].values())
+    return push["lastRefTime"], info
+
+
+def read_as_nginx(datagram: bytes) -> tuple[int, dict[str, Any]]:
+    """Return reference and list of a push; Source: nginx-nacos-upstream at 59019d7, ngx_nacos_udp.c."""
+    push = json.loads(datagram)
+    assert (push["type"], type(push["lastRefTime"])) == ("dom", int)
+    info: dict[str, Any] = json.loads(push["data"])
+    for one in info["hosts"]:
+        assert {name: type(one[name]) for name in HOST_FIELDS} == HOST_FIELDS
+    return push["lastRefTime"], info

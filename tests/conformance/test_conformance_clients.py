@@ -10,7 +10,7 @@ from tests.conformance.replay import Outcome, load
 
 CLIENTS = RECORDINGS = Recordings("_clients", "clients, ")
 AREAS = CLIENTS.areas
-RECORDED = 21
+RECORDED = 22
 
 pytestmark = pytest.mark.timeout(600)
 

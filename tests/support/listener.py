@@ -38,9 +38,14 @@ class Listener:
     def close(self) -> None:
         self._socket.close()
 
+    def receive_datagram(self) -> bytes:
+        """Return the bytes of the next push."""
+        datagram, self.server = self._socket.recvfrom(BYTES_MAX)
+        return datagram
+
     def receive(self) -> dict[str, Any]:
         """Return the next push. Shape: type, data, lastRefTime."""
-        datagram, self.server = self._socket.recvfrom(BYTES_MAX)
+        datagram = self.receive_datagram()
         plain = gzip.decompress(datagram) if datagram.startswith(b"\x1f\x8b") else datagram
         push: dict[str, Any] = json.loads(plain)
         return push

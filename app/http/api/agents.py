@@ -39,6 +39,14 @@ class Agent:
         """True if service names in answers keep their group, and an update needs an existing instance."""
         return self.type is ClientType.JAVA and self.version >= (1, 0, 0)
 
+    @property
+    def reads_gzip(self) -> bool:
+        """True if the client can read a UDP push in gzip.
+
+        nginx-nacos-upstream cannot. It calls itself a Java client of 2.10, and the real ones take no pushes over UDP.
+        """
+        return not (self.type is ClientType.JAVA and self.version >= (2, 0, 0))
+
 
 UNKNOWN_AGENT = Agent(ClientType.UNKNOWN, (0, 0, 0))
 AGENT_CHARS_MAX = 256

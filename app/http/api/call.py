@@ -126,6 +126,8 @@ class Call:
     """The object in the body, if the loop read it before it left the call to the pool."""
     login_wait: LoginWait | None = None
     """The place that keeps a login of this call while it waits; None for a call that is not repeated."""
+    has_checked_name: bool = False
+    """The name of the service is one that the API of the call allows."""
     _parameters: Parameters | None = field(default=None, repr=False)
 
     @property
@@ -145,6 +147,12 @@ class Call:
         self.hop_token = token
         self._parameters = self.parameters.without(*secrets)
         self.headers = {**self.headers, AUTHORIZATION: BEARER + token}
+
+    def replace_value(self, key: str, value: str) -> None:
+        """Give a parameter another value, plain text without blanks, here and at a member that executes the call."""
+        self._parameters = self.parameters.replacing(key, value)
+        # Of several values the first counts.
+        self.raw_query = f"{key}={value}&".encode() + self.raw_query
 
     def header(self, name: str) -> str | None:
         """One header, by its name in lower case."""
@@ -193,22 +201,12 @@ class Call:
     @property
     def agent(self) -> str:
         """The sender's agent string: ``User-Agent``, or ``Client-Version`` when that is absent or empty."""
-        return agent_of(self.header)
+        return self.header("user-agent") or self.header("client-version") or ""
 
     @property
     def client_agent(self) -> str:
         """The agent string of the client, also when a member forwarded its call."""
-        return client_agent_of(self.header)
-
-
-def agent_of(header: Callable[[str], str | None]) -> str:
-    """``Call.agent`` of a request with these headers."""
-    return header("user-agent") or header("client-version") or ""
-
-
-def client_agent_of(header: Callable[[str], str | None]) -> str:
-    """``Call.client_agent`` of a request with these headers."""
-    return header(CLIENT_AGENT) or agent_of(header)
+        return self.header(CLIENT_AGENT) or self.agent
 
 
 _NO_HEADERS: Mapping[str, str] = ImmutableDict()
@@ -377,7 +375,8 @@ class Route:
         object.__setattr__(self, "is_client_write", is_write and not is_beat and not self.path.endswith("clientBeat"))
 
 
-BEAT_PATHS = ("/v1/ns/instance/beat", "/v1/ns/api/beat", "/v2/ns/instance/beat")
+V1_BEAT_PATHS, V2_BEAT_PATH = ("/v1/ns/instance/beat", "/v1/ns/api/beat"), "/v2/ns/instance/beat"
+BEAT_PATHS = (*V1_BEAT_PATHS, V2_BEAT_PATH)
 V3_CLIENT_INSTANCE = "/v3/client/ns/instance"
 ROUTES: list[Route] = []
 

@@ -9,12 +9,14 @@ V1 = "/v1/"
 
 
 def check_called_name(call: Call, services: Services, namespace: str, full_name: str) -> None:
-    """Refuse the name of a service that the API of a call does not allow. A member has checked the calls it forwards.
+    """Refuse the name of a service that the API of a call does not allow, unless it is checked already.
+
+    A member has checked the calls it forwards.
 
     Raises:
         InvalidParam: the name is not allowed; with the text of the line of Nacos that the API follows.
     """
-    if call.caller.is_member and is_peer(call.agent):
+    if call.has_checked_name or (call.caller.is_member and is_peer(call.agent)):
         return
     names = services.settings.names
     if call.path.startswith(V1):

@@ -18,7 +18,7 @@ from app.http.input.fields import LenientFlag, StrictFlag
 from app.http.input.forms import NAMESPACE_ID, SERVICE_NAME, Parameters
 from app.http.input.json_text import parse_metadata
 from app.http.input.schemas import keys_of
-from app.naming.model.keys import PORT_MAX
+from app.naming.model.keys import PORT_MAX, TRIMMED
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.service_names import NameRule, check_part, check_service_name, is_usual_name
 
@@ -68,8 +68,8 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
         if is_v3 and NAMESPACE_ID in keys:
             _check_text(parameters, _NAMESPACE)
         name = parameters.service_name() if is_named else None
-        if name and not is_usual_name(name) and not name.isspace():
-            check_service_name(name, NameRule.NACOS_2)
+        if name and not (parameters.plain is not None and is_usual_name(name)):
+            _check_service(name, parameters.get(SERVICE_NAME) or "")
         for rule in rules:
             _check_text(parameters, rule)
         for key in ports:
@@ -81,12 +81,20 @@ def call_checker(paths: Sequence[str], schemas: Sequence[type[Schema]]) -> Calla
         is_checked_before = call.caller.is_member and is_peer(call.agent)
         if is_naming and not is_checked_before and rule_of_nacos_2(services.settings.names) is NameRule.NACOS_2:
             check_names(call.parameters)
+            call.has_checked_name = is_named
         for key in flags:
             text = call.parameters.get(key)
             if text and text not in _PLAIN_WORDS:
                 _read_flag(call, key, text)
 
     return check
+
+
+def _check_service(name: str, sent: str) -> None:
+    """Refuse a full name by the rule of Nacos 2.3. ``sent``: its text in the call, which may not end in a blank."""
+    ending = sent[len(sent.rstrip(TRIMMED)) :]
+    if not name.isspace():
+        check_service_name(name + ending, NameRule.NACOS_2)
 
 
 def _check_text(parameters: Parameters, rule: _TextRule) -> None:
@@ -107,7 +115,7 @@ def _check_metadata(text: str) -> None:
 
 
 def _read_flag(call: Call, key: str, text: str) -> None:
-    """Put the plain word in front of the query, where the first of several values counts.
+    """Replace a word for a flag by ``true`` or ``false``.
 
     Raises:
         InvalidParam: it is no word of Spring's.
@@ -119,5 +127,4 @@ def _read_flag(call: Call, key: str, text: str) -> None:
         plain = "true" if parse_flag(word) else "false"
     except ValueError:
         raise InvalidParam(f"Param '{key}' is illegal, it should be true or false.") from None
-    call._parameters = call.parameters.replacing(key, plain)  # noqa: SLF001  # a part of the call, like the line below
-    call.raw_query = f"{key}={plain}&".encode() + call.raw_query  # as members and parsers of repeated queries read it
+    call.replace_value(key, plain)

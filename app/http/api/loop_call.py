@@ -134,7 +134,7 @@ class LoopCall(Call):
         self.remote_ip = remote_ip
         self.context_path = context_path
         self.raw_path = self.user = self.hop_token = ""
-        self.on_loop = True
+        self.on_loop, self.has_checked_name = True, False
         self.has_member_certificate = has_member_certificate
         self.caller = caller
         self.address = self.read = None

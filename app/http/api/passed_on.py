@@ -40,7 +40,7 @@ class PassedOnCall(Call):
         self.context_path = batch.context_path
         self.raw_path = self.hop_token = self.user = ""
         self.path_values = {}
-        self.on_loop = True
+        self.on_loop, self.has_checked_name = True, False
         self.has_member_certificate = batch.has_member_certificate
         self.caller = batch.caller
         self.address = None

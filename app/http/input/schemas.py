@@ -27,6 +27,7 @@ from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, PORT_MAX
 from app.naming.model.nacos_errors import InvalidParam
 
 _SCHEMAS_KEPT = 256
+TEXT_TYPE = "String"
 PAGE_NO_TEXT, PAGE_SIZE_TEXT = "The number of the page.", "The entries of a page."
 SERVICE_NAME_TEXT = "The service's name, alone or as `group@@name`."
 CLUSTER_NAME_TEXT = "The cluster within the service."
@@ -80,7 +81,7 @@ def java_type(schema: type[Schema], name: str) -> str:
     """Return Java's name for the type of a parameter, which Nacos names where one is missing."""
     one = next(one for one in _made(schema).fields.values() if one.data_key == name)
     types = {Int: "Integer", Double: "Double", LenientFlag: "Boolean"}
-    return next((java for kind, java in types.items() if isinstance(one, kind)), "String")
+    return next((java for kind, java in types.items() if isinstance(one, kind)), TEXT_TYPE)
 
 
 def load_parameters(schema: type[Schema], parameters: Parameters) -> dict[str, Any]:

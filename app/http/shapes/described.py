@@ -70,12 +70,14 @@ class Described:
     """The statuses of errors that not all endpoints have."""
     errors: Content = ERROR_TEXT
     """The body of an error of the endpoint."""
+    in_envelope: bool = True
+    """False if the answer of status 200 has no envelope at a path of HTTP v2; refusals have it."""
     is_old: bool = False
     """True if the endpoint is kept for old clients; new ones call another path."""
 
     def enveloped(self) -> "Described":
         """Return the same in the envelope of HTTP v2."""
-        if self.gives is None or self.gives is BARE_OK:
+        if self.gives is None or not self.in_envelope:
             return replace(self, errors=RESULT_ERROR)
         told = {"code": whole(0, "0."), "message": text("success"), "data": self.gives.shape}
         return replace(self, gives=json_of(envelope(told)), errors=RESULT_ERROR)

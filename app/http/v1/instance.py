@@ -8,9 +8,9 @@ from app.commands.outcomes import DONE, Beaten
 from app.http.api.agents import parse_agent
 from app.http.api.answers import json_reply
 from app.http.api.call import (
-    BEAT_PATHS,
     DECLINE,
     JSON,
+    V1_BEAT_PATHS,
     Answer,
     Call,
     Reply,
@@ -119,7 +119,7 @@ def patch(call: Call, services: Services) -> Answer:
 
 @route(
     "PUT",
-    *BEAT_PATHS,
+    *V1_BEAT_PATHS,
     access=naming(WRITE),
     hot=True,
     described=Described(BEAT_REPLY, takes=(BeatSchema,)),

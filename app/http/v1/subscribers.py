@@ -106,6 +106,7 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
             app=query.app[:APP_CHARS_MAX],
             bytes_max=GO_BYTES_MAX if agent.type is ClientType.GO else DATAGRAM_BYTES_MAX,
             java=agent.java_since_1_0,
+            reads_gzip=agent.reads_gzip,
         )
     )
     return True

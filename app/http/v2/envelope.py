@@ -17,8 +17,8 @@ from app.http.api.answers import PreparedRefusal, error_reply, later_reply
 from app.http.api.call import JSON, OK, Answer, Call, Endpoint, Reply, Services, route
 from app.http.api.called_names import check_called_name
 from app.http.api.checked_values import call_checker
-from app.http.input.forms import namespace_of, service_of
-from app.http.input.schemas import NeededServiceSchema, java_type, needed_names
+from app.http.input.forms import SERVICE_NAME, namespace_of, service_of
+from app.http.input.schemas import TEXT_TYPE, NeededServiceSchema, java_type, needed_names
 from app.http.shapes.described import Described
 from app.naming.model.json_fields import exact_json, flag_text
 from app.naming.model.keys import group_of, short_name_of
@@ -132,6 +132,10 @@ FORM_TEXT = "Required parameter '{}' type {} is not present"
 """A missing parameter of a call that Nacos reads as a form."""
 QUERY_TEXT = "Required request parameter '{}' for method parameter type {} is not present"
 """A missing parameter of a call whose parameters Nacos reads one by one."""
+CONVERTED_TEXT = "Required request parameter '{}' for method parameter type {} is present but converted to null"
+"""A blank number or flag of such a call."""
+BLANK_TEXT = f"Param '{SERVICE_NAME}' is illegal, {SERVICE_NAME} is blank"
+"""A blank name of a service in such a call."""
 CHECKED_TEXT = "required parameter '{}' is missing"
 """A missing parameter of a form that Nacos checks itself."""
 
@@ -141,11 +145,24 @@ def require(call: Call, *schemas: type[Schema], text: str = FORM_TEXT) -> None:
 
     Raises:
         ResultError: a parameter is missing or blank; ``text`` gets the name and type of the first.
+        InvalidParam: the name of the service is blank, in a call whose parameters Nacos reads one by one.
     """
     for schema in schemas:
         for name in needed_names(schema):
-            if not (call.parameters.get(name) or "").strip():
-                raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name, java_type(schema, name)))
+            value = call.parameters.get(name)
+            if value is None or not value.strip():
+                raise missing(schema, name, value, text)
+
+
+def missing(schema: type[Schema], name: str, value: str | None, text: str) -> NacosError:
+    """Return the refusal of a call that lacks a parameter. ``value``: None, or blank; ``text``: as of ``require``."""
+    kind = java_type(schema, name)
+    if text is QUERY_TEXT and value is not None:
+        if name == SERVICE_NAME:
+            return InvalidParam(BLANK_TEXT)
+        if kind != TEXT_TYPE:
+            text = CONVERTED_TEXT
+    return ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name, kind))
 
 
 def called_service(call: Call, services: Services, *schemas: type[Schema], text: str = FORM_TEXT) -> tuple[str, str]:
@@ -172,7 +189,7 @@ def require_present(call: Call, schema: type[Schema], text: str = QUERY_TEXT) ->
     """
     for name in needed_names(schema):
         if call.parameters.get(name) is None:
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, text.format(name, java_type(schema, name)))
+            raise missing(schema, name, None, text)
 
 
 def result_route(

@@ -2,7 +2,7 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch, change_of_update
-from app.http.api.call import JSON, Answer, Call, Reply, Services, rendered
+from app.http.api.call import JSON, V2_BEAT_PATH, Answer, Call, Reply, Services, rendered
 from app.http.api.called_names import check_called_name
 from app.http.input.forms import SERVICE_NAME
 from app.http.input.instance_schemas import (
@@ -10,6 +10,7 @@ from app.http.input.instance_schemas import (
     ENABLED,
     METADATA,
     WEIGHT,
+    BeatSchema,
     DeregisterSchema,
     DetailQuery,
     InstanceSchema,
@@ -18,9 +19,9 @@ from app.http.input.instance_schemas import (
     RegisterSchema,
 )
 from app.http.input.params import check_numbers, parse_detail, parse_list, parse_patch, parse_register
-from app.http.input.schemas import java_type
+from app.http.input.schemas import NeededServiceSchema
 from app.http.shapes.described import BARE_OK, Described
-from app.http.shapes.instance_shapes import UPDATED, V2_INSTANCE, V2_LIST
+from app.http.shapes.instance_shapes import BEAT_REPLY, UPDATED, V2_INSTANCE, V2_LIST
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
 from app.http.v2.envelope import (
@@ -31,6 +32,7 @@ from app.http.v2.envelope import (
     ResultCode,
     ResultError,
     called_service,
+    missing,
     require,
     result,
     result_route,
@@ -109,7 +111,9 @@ def answer_update(call: Call, services: Services) -> Answer:
         raise ServiceMissing(f"service not found, namespace: {command.namespace}, service: {named}") from None
 
 
-@result_route("PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchV2Schema,)))
+@result_route(
+    "PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchV2Schema,), in_envelope=False)
+)
 def patch(call: Call, services: Services) -> Answer:
     """Set weight, enabled and metadata beside an instance; the answer is the bare ``ok`` of v1, as in Nacos 2.
 
@@ -117,12 +121,24 @@ def patch(call: Call, services: Services) -> Answer:
     """
     check_instance(call, services, QUERY_TEXT)
     for name in (WEIGHT.key, ENABLED.key, METADATA.key):
-        text = call.parameters.get(name)
-        if text is None or (name != METADATA.key and not text.strip()):
-            missing = QUERY_TEXT.format(name, java_type(PatchV2Schema, name))
-            raise ResultError(400, ResultCode.PARAMETER_MISSING, missing)
+        value = call.parameters.get(name)
+        if value is None or (name != METADATA.key and not value.strip()):
+            raise missing(PatchV2Schema, name, value, QUERY_TEXT)
     check_service_format(call.parameters.required(SERVICE_NAME))
     return rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call))
+
+
+@result_route(
+    "PUT",
+    V2_BEAT_PATH,
+    access=naming(WRITE),
+    hot=True,
+    described=Described(BEAT_REPLY, takes=(BeatSchema,), in_envelope=False),
+)
+def beat(call: Call, services: Services) -> Answer:
+    """Take an instance's beat. The answer is that of v1, as in Nacos 2."""
+    require(call, NeededServiceSchema, text=QUERY_TEXT)
+    return instance.beat(call, services)
 
 
 @result_route(

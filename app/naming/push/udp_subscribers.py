@@ -60,6 +60,8 @@ class Subscriber:
     """The largest datagram that the client can read."""
     java: bool = field(default=False, compare=False)
     """True if the client is a Java SDK since 1.0.0: names keep their group."""
+    reads_gzip: bool = field(default=True, compare=False)
+    """False if all its pushes have to be plain JSON."""
 
     @property
     def key(self) -> ServiceKey:

@@ -18,6 +18,7 @@ from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     DEFAULT_GROUP,
     DEFAULT_NAMESPACE,
+    GROUP_SPLITTER,
     INT_MAX,
     METADATA_CHARS_MAX,
     NAME_CHARS_MAX,
@@ -255,8 +256,10 @@ def key_of(fields: Fields, rule: NameRule) -> ServiceKey:
     Raises:
         InvalidParam: the name is missing or not allowed, or a text is no text.
     """
-    group = fields.text("groupName", DEFAULT_GROUP)
-    name = compose_service_name(fields.required("serviceName"), group)
+    group, service = fields.text("groupName", DEFAULT_GROUP), fields.required("serviceName")
+    # Since 2.3, Nacos refuses a name with a group of its own.
+    is_checked = rule is NameRule.NACOS_2
+    name = f"{group}{GROUP_SPLITTER}{service}" if is_checked else compose_service_name(service, group)
     if not is_usual_name(name):
         check_service_name(name, rule)
     return fields.text("namespace", DEFAULT_NAMESPACE), name

@@ -100,6 +100,11 @@ def test_a_packet_is_one_datagram_with_the_reference_of_each(size: int, referenc
     assert list(json.loads(datagram).items()) == [("type", "dom"), ("data", text), ("lastRefTime", reference)]
 
 
+def test_a_client_that_reads_no_gzip_gets_plain_json() -> None:
+    text = "x" * 2 * GZIP_FROM_BYTES
+    assert json.loads(Packet.of(text.encode(), zips=False).datagram(REFERENCE))["data"] == text
+
+
 def test_compression_begins_at_a_kilobyte() -> None:
     around = range(GZIP_FROM_BYTES - 100, GZIP_FROM_BYTES)
     sizes: dict[bool, set[int]] = {False: set(), True: set()}

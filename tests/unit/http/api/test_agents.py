@@ -42,6 +42,19 @@ def test_java_sdk_since_1_0(agent: str, expected: bool) -> None:
     assert parse_agent(agent).java_since_1_0 is expected
 
 
+@pytest.mark.parametrize(
+    ("agent", "expected"),
+    [
+        ("Nacos-Java-Client:v2.10.0", False),
+        ("Nacos-Java-Client:v1.4.8", True),
+        ("Nacos-C-Client:v1.0.21", True),
+        ("Nacos-Go-Client:v2.3.2", True),
+    ],
+)
+def test_nginx_reads_no_gzip(agent: str, expected: bool) -> None:
+    assert parse_agent(agent).reads_gzip is expected
+
+
 def test_a_redirect_contains_what_a_peer_starts_with() -> None:
     assert is_peer("Nacos-Server:1.4.8")
     assert not is_peer("my Nacos-Server clone")

@@ -7,8 +7,10 @@ import pytest
 from flask.testing import FlaskClient
 from werkzeug.test import TestResponse
 
+from app.http.api import called_names, checked_values
 from app.http.api.call import Reply
 from app.http.v2.envelope import FORM_TEXT, QUERY_TEXT
+from app.naming.model.service_names import NameRule
 from app.naming.wire.service_info import HOST_BYTES
 from distro.model.types import MemberState
 from tests.support.fake_node import PEER, FakeNode
@@ -54,6 +56,39 @@ class TestInstance:
         answer = client.post(f"{V2}/instance", query_string=ONE | {name: "x"})
         words = f"Param '{name}' is illegal, {wanted}"
         assert refused(answer) == (400, 20002, "parameter validate error", words)
+
+    @pytest.mark.parametrize("ending", [" ", "\t", "\x01"])
+    def test_a_name_that_ends_in_a_blank_is_refused(self, client: FlaskClient, ending: str) -> None:
+        for method, path in (("POST", ""), ("DELETE", ""), ("GET", ""), ("GET", "/list")):
+            answer = client.open(
+                f"{V2}/instance{path}", method=method, query_string=ONE | {"serviceName": f"a{ending}"}
+            )
+            assert refused(answer)[:2] == (400, 20002)
+            assert "serviceName" in refused(answer)[3]
+        assert data(client.post(f"{V2}/instance", query_string=ONE | {"serviceName": " orders"})) == "ok"
+
+    def test_a_name_is_checked_once(self, client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+        checked = []
+        for module in (called_names, checked_values):
+            monkeypatch.setattr(module, "check_service_name", lambda name, rule: checked.append((name, rule)))
+        assert data(client.post(f"{V2}/instance", query_string=ONE | {"serviceName": "a$b"})) == "ok"
+        assert checked == [("DEFAULT_GROUP@@a$b", NameRule.NACOS_2)]
+
+    def test_a_blank_value_of_a_query(self, client: FlaskClient) -> None:
+        blank = client.get(f"{V2}/instance", query_string=ONE | {"serviceName": " "})
+        text = "Param 'serviceName' is illegal, serviceName is blank"
+        assert refused(blank) == (400, 20002, "parameter validate error", text)
+        wrong = client.patch(f"{V2}/instance", query_string=PATCHED | {"enabled": " "})
+        text = "Required request parameter 'enabled' for method parameter type Boolean is present but converted to null"
+        assert refused(wrong) == (400, 10000, "parameter missing", text)
+
+    def test_a_beat_is_refused_in_the_envelope_and_answered_without(self, client: FlaskClient) -> None:
+        answer = client.put(f"{V2}/instance/beat", query_string=ONE)
+        assert answer.get_json() == {"clientBeatInterval": 5_000, "code": 20_404}
+        text = "Required request parameter 'serviceName' for method parameter type String is not present"
+        nameless = client.put(f"{V2}/instance/beat", query_string={"ip": "10.0.0.1", "port": "8080"})
+        assert refused(nameless) == (400, 10000, "parameter missing", text)
+        assert refused(client.put(f"{V2}/instance/beat", query_string=ONE | {"serviceName": "a b"}))[:2] == (400, 20002)
 
     def test_a_form_does_as_well(self, client: FlaskClient) -> None:
         assert data(client.post(f"{V2}/instance", data=ONE | {"groupName": "G1"})) == "ok"

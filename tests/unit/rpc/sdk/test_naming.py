@@ -279,7 +279,7 @@ def test_names_of_nacos_2_register_list_and_subscribe(asked: Asked, name: str) -
     assert asked.ask(connection, named("ServiceQueryRequest", name))["serviceInfo"]["hosts"] == []
 
 
-@pytest.mark.parametrize("name", ["服务", "a b", "a\u2028b", "x" * 513])
+@pytest.mark.parametrize("name", ["服务", "a b", "a@@b", "a\u2028b", "x" * 513])
 @pytest.mark.parametrize("request_type", ["InstanceRequest", "ServiceQueryRequest", "SubscribeServiceRequest"])
 def test_names_that_nacos_refuses_are_refused(asked: Asked, request_type: str, name: str) -> None:
     instance = {"ip": "10.0.0.1", "port": 80, "clusterName": "DEFAULT"}
