@@ -143,6 +143,7 @@ PEERS = {
     "peers/test_real_nacos_2.py": "Nacos 2.3.1",
     "peers/test_real_nacos_3.py": "Nacos 3.0.3",
     "peers/test_rolling_change.py": "Nacos 3.0.3",
+    "peers/test_sdk_programs.py": "Nacos 2.3.1 and 3.0.3",
 }
 SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
 
@@ -185,6 +186,7 @@ PEERS_HEAD = """
 ## Real Nacos in one cluster with Rollcall
 
 Two real members and one Rollcall member; for Nacos 3.0.3 also one real member and two Rollcall members (one-real).
+The libraries over gRPC ran in a cluster of a real 2.3.1, a real 3.0.3 and one Rollcall member.
 
 | what | with | |
 |---|---|---|"""

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -38,13 +38,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="module")
 def mixed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Two real Nacos 1.4.1 and one of ours, with one identity; each sees the others."""
-    yield from _mixed("1.4", tmp_path_factory.mktemp("mixed"))
+    yield from _mixed(["1.4"] * 2, tmp_path_factory.mktemp("mixed"))
 
 
 @pytest.fixture(scope="module")
 def mixed_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Two real Nacos 2.3.1 and one of ours, with one identity; each sees the others."""
-    yield from _mixed("2", tmp_path_factory.mktemp("mixed2"))
+    yield from _mixed(["2"] * 2, tmp_path_factory.mktemp("mixed2"))
 
 
 @pytest.fixture(
@@ -56,7 +56,15 @@ def mixed_2(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 )
 def mixed_3(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     """Two real Nacos 3.0.3 and one of ours, and the other way round, with one identity; each sees the others."""
-    yield from _mixed("3", tmp_path_factory.mktemp("mixed3"), reals=request.param)
+    yield from _mixed(["3"] * request.param, tmp_path_factory.mktemp("mixed3"))
+
+
+@pytest.fixture(scope="module")
+def of_three_kinds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    """A real Nacos 2.3.1, a real 3.0.3 and one of ours, with one identity; each sees the others."""
+    if not LONG:
+        pytest.skip("takes minutes: set PEERS_LONG=1")
+    yield from _mixed(["2", "3"], tmp_path_factory.mktemp("kinds"))
 
 
 def skip_without_tools() -> None:
@@ -71,18 +79,19 @@ def _owner_of_batches(ports: list[int]) -> int:
     return int(owner.rpartition(":")[2])
 
 
-def _mixed(release: str, folder: Path, reals: int = 2) -> Iterator[MixedCluster]:
+def _mixed(releases: Sequence[str], folder: Path) -> Iterator[MixedCluster]:
     """A cluster of three. The real ones should be the majority, as their Raft counts all three."""
     skip_without_tools()
-    ports = free_ports(3)
-    while _owner_of_batches(ports) not in ports[:reals]:
+    ports, count = free_ports(3), len(releases)
+    while _owner_of_batches(ports) not in ports[:count]:
         ports = free_ports(3)
     listed = [f"127.0.0.1:{port}" for port in ports]
-    settings = settings_beside(listed[:reals], listed)
-    if release == "2":  # it sends no identity over gRPC
-        settings["rollcall.identity.grpcExempt"] = settings["rollcall.identity.nacosMembers"]
-    members = [RealMember(release, port, folder / f"real-{port}", listed) for port in ports[:reals]]
-    nodes = [Member(port, folder / f"ours-{port}", settings) for port in ports[reals:]]
+    settings = settings_beside(listed[:count], listed)
+    exempt = [address for address, release in zip(listed, releases, strict=False) if release == "2"]
+    settings["rollcall.identity.grpcExempt"] = ",".join(exempt)  # they send no identity over gRPC
+    places = zip(releases, ports, strict=False)
+    members = [RealMember(release, port, folder / f"real-{port}", listed) for release, port in places]
+    nodes = [Member(port, folder / f"ours-{port}", settings) for port in ports[count:]]
     with running(members, nodes) as cluster:
         eventually(lambda: all(map(sees_three, cluster.clients)), SEEN_TIMEOUT_S)
         eventually(lambda: all(map(has_loaded, cluster.clients)), SEEN_TIMEOUT_S)

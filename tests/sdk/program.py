@@ -14,10 +14,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from tests.sdk.environments import Environment
-from tests.support.processes import HANG_S, Member
+from tests.support.processes import HANG_S
 
 CALL_TIMEOUT_S = HANG_S
 END_TIMEOUT_S = 5.0
@@ -29,6 +29,13 @@ Event = tuple[str, str, str]
 
 class SdkError(AssertionError):
     """The library reported a failure to its caller."""
+
+
+class Server(Protocol):
+    """Anything with the address of a server, ``host:port``."""
+
+    @property
+    def address(self) -> str: ...
 
 
 class Program:
@@ -86,7 +93,7 @@ class Program:
             process.wait(HANG_S)
         process.stdout.close()
 
-    def open(self, client: str, *members: Member, **more: str) -> None:
+    def open(self, client: str, *members: Server, **more: str) -> None:
         """Make a client that knows these members; ``namespace``, ``username`` and ``password`` may be named."""
         self.call("open", client, servers=[member.address for member in members], **more)
 

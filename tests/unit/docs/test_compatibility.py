@@ -13,7 +13,8 @@ from tests.support.processes import clean_environ
 ROOT = Path(__file__).resolve().parents[3]
 TESTS = ("tests/sdk", "tests/conformance/test_conformance.py", "tests/conformance/test_conformance_v2.py",
          "tests/peers/test_real_nacos.py", "tests/peers/test_real_nacos_2.py",
-         "tests/peers/test_real_nacos_3.py", "tests/peers/test_rolling_change.py")  # fmt: skip
+         "tests/peers/test_real_nacos_3.py", "tests/peers/test_rolling_change.py",
+         "tests/peers/test_sdk_programs.py")  # fmt: skip
 CELL = re.compile(rf"(?<=\| )({'|'.join(re.escape(text) for text in SHOWN_AS.values() if text)})(?= \|)")
 
 
