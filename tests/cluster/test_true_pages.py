@@ -7,7 +7,7 @@ from tests.support.processes import FAST, VERIFY_WITHOUT_SAMPLES, Member, eventu
 
 
 def page(member: Member, path: str, **parameters: str | int) -> str:
-    answer = member.client.call("GET", path, **parameters)
+    answer = member.client.call("GET", path, None, None, **parameters)
     assert answer.status == 200, answer.body
     return answer.body.decode()
 
@@ -30,7 +30,7 @@ def test_what_pages_say_is_so_at_every_member(make_cluster: StartCluster) -> Non
 
     eventually(lambda: "Members agree" in page(asked, "/"))
     assert "compared the versions of all its data" in page(asked, "/")
-    plant(cluster.members, service, [third], lacking(TWO))
+    plant(cluster.members, service, [third], lacking)
     assert "1 service differs" in page(asked, "/console/members", compare=1)
     for member in cluster.members:
         eventually(lambda member=member: "Members differ" in page(member, "/"))  # type: ignore[misc]
