@@ -266,18 +266,11 @@ class NamingService:
             (one for one in candidates if one.cluster_name == cluster and one.ip == ip and one.port == port), None
         )
 
-    def beat_ages(self, namespace: str, service: str) -> dict[str, int]:
-        """Return the time since the last beat of each ephemeral instance, in ms by instance key."""
+    def beat_ages(self, namespace: str, service: str, *, counted: bool = False) -> dict[str, int]:
+        """Return the ages of last beats in ms by instance key; ``counted``: those since this member claimed it."""
         found, now_ms = self._table.get(namespace, service), self._now_ms()
-        stored = found.stored.copy() if found else {}
-        return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items()}
-
-    def counted_beat_ages(self, namespace: str, service: str) -> dict[str, int]:
-        """Return the ages of beats as ``beat_ages`` does, of instances that have beaten since this member claimed."""
-        found, now_ms = self._table.get(namespace, service), self._now_ms()
-        stored = found.stored.copy() if found else {}
-        since_ms = found.claimed_ms if found else 0
-        return {key: max(now_ms - one.beat_ms, 0) for key, one in stored.items() if one.beat_ms >= since_ms}
+        stored, since_ms = (found.stored.copy(), found.claimed_ms) if found else ({}, 0)
+        return {k: max(now_ms - one.beat_ms, 0) for k, one in stored.items() if not counted or one.beat_ms >= since_ms}
 
     def detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance:
         """Return one instance.

@@ -104,17 +104,15 @@ def build_frontends(
     instruments: Instruments, checker: Checker, over_grpc: GrpcSubscriptions,
 ) -> tuple[Services, GrpcFrontend | None]:  # fmt: skip
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
-    http, config_calls, limits = HttpStats(), ConfigCallLog(), domain.limits
+    http, calls, limits = HttpStats(), ConfigCallLog(), domain.limits
     pauses = LoopPauses(http, settings.distro.pause_ms, engine.cluster.stood_still)
     dns = build_dns(settings, clock, domain, engine.cluster, counters, pauses)
     forwarder = build_forwarder(settings, engine)
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
-    counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(config_calls.stats))
+    counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(calls.stats))
     writes = build_writes(clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
-    grpc = build_grpc(
-        settings, clock, domain, engine, counters, config_calls, durable, access, instruments, over_grpc, pauses
-    )
+    grpc = build_grpc(settings, clock, domain, engine, counters, calls, durable, access, instruments, over_grpc, pauses)
     operator = build_operator(domain, engine, clock, push, grpc, checker)
     return Services(
         settings=settings,
@@ -143,7 +141,7 @@ def build_frontends(
         loop_frontends=tuple(one for one in (grpc, dns) if one is not None),
         loader=grpc.loader if grpc else None,
         counters=counters,
-        config_calls=config_calls,
+        config_calls=calls,
         explainer=operator.explainer,
         drains=operator.drains,
         drain_steps=operator.drain_steps,

@@ -1,1 +1,1 @@
-"""An operator's actions on single instances: explain the state of one, and drain one."""
+"""An operator's questions and actions: why an instance has its state, drains, switches, comparisons of contents."""

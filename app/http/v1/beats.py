@@ -47,7 +47,7 @@ def _counted(services: Services, namespace: str, service: str) -> dict[str, Any]
     own, view = services.cluster.self_address, services.naming.service_view(namespace, service)
     listed: list[dict[str, Any]] = []
     if view is not None and view.version.writer.partition("~")[0] == own and len(view.instances) <= BEATS_MAX:
-        ages = services.naming.counted_beat_ages(namespace, service)
+        ages = services.naming.beat_ages(namespace, service, counted=True)
         listed = [
             {"ip": one.ip, "port": one.port, "clusterName": one.cluster_name, "ageMs": ages[one.key]}
             for one in view.instances

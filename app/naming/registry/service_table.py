@@ -1,7 +1,6 @@
 """ServiceTable: the services of this member and the sources that keep each of them, behind the lock of all services.
 
-A service is kept by its instance list, by its description and its persistent instances, and by the publications of
-clients with a connection.
+A service is kept by its instance list, its description, its persistent instances and the publications of clients.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,7 @@
 """One member's digests: a Rollcall member gives them, for other kinds they are computed here from the rows."""
 
 import contextlib
+import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,9 @@ from app.tools.audit.dump.nacos import found_row, read_service
 from app.tools.audit.dump.sources import take, take_service
 
 DIGEST_PATH = "/v1/ns/operator/digest"
+DIFFERENCES_PATH = "/v1/ns/operator/differences"
+REPORTED_MAX = 20
+"""The most services that a member is told to differ."""
 BUCKETS_AT_ONCE = 64
 """The buckets of one call: a quarter of the services, some 80 bytes each."""
 ROWS_MAX = 50_000
@@ -106,6 +110,14 @@ class DigestReader:
         clusters = read_service(self._client, namespace, name) or {}
         found = [one for instances in clusters.values() for one in instances]
         return [found_row(namespace, name, one, ClientKind.HTTP) for one in found]
+
+    def report(self, services: Collection[ServiceKey]) -> None:
+        """Report to the member that these services differ, for its console. A refusal is no error."""
+        named: dict[str, list[str]] = {}
+        for namespace, name in services:
+            named.setdefault(namespace, []).append(name)
+        with contextlib.suppress(CallError):
+            self._client.post(DIFFERENCES_PATH, {"services": json.dumps(named)})
 
     def _ask(self, parameters: Mapping[str, str | int]) -> dict[str, Any] | None:
         """Return the answer's object; None from a member that does not know the call."""

@@ -17,7 +17,7 @@ from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.manifest import DumpState
 from app.tools.audit.report.alert_bodies import EXAMPLES_MAX, one_line
 from app.tools.audit.watch.looks import DIFFERING_MAX, Group, Told, TwoLooks, look_twice
-from app.tools.audit.watch.readers import DigestReader, ServiceKey
+from app.tools.audit.watch.readers import REPORTED_MAX, DigestReader, ServiceKey
 
 NAMED_MAX = 20
 """The most differing services that are read to name their differences; further ones are counted."""
@@ -84,6 +84,8 @@ def run_round(plan: RoundPlan, addresses: Sequence[str], stop: Event) -> RoundOu
         outcome = _outcome(group, looked, began)
         if stop.is_set():
             raise Stopped
+        if reported := list(looked.lasting)[:REPORTED_MAX]:
+            group.each(lambda _, reader: reader.report(reported))
     return replace(outcome, summary=replace(outcome.summary, took_s=round(time.monotonic() - began_s, 1)))
 
 

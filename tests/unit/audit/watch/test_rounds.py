@@ -36,6 +36,7 @@ class Told:
         self.at_look: Mapping[int, Any] = {}
         self.given: Given | None = None
         self.knows_digests = True
+        self.reported: list[dict[str, list[str]]] = []
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         base: dict[str, Any] = {"namespace": "public", "service": name, "cluster": "DEFAULT", "port": 80}
@@ -46,6 +47,8 @@ class Told:
         url = urlsplit(received.target)
         query = parse_qs(url.query)
         is_digest = url.path == "/nacos/v1/ns/operator/digest"
+        if url.path == "/nacos/v1/ns/operator/differences":
+            self.reported.append(json.loads(query["services"][0]))
         if (is_digest and not query) or (not self.knows_digests and url.path.endswith("/dump")):
             self.looks += 1
             if self.looks in self.at_look:
@@ -98,15 +101,17 @@ def test_members_that_agree_are_looked_at_once(stack: ExitStack) -> None:
     outcome = held(stack, *members)
     assert (outcome.summary.verdict, outcome.lasting, outcome.in_motion) == (Verdict.AGREED, 0, 0)
     assert outcome.summary.line.startswith("agreed: 3 members, 3 instances of 3 services; looked at ")
-    assert [member.looks for member in members] == [1, 1, 1]
+    assert [(member.looks, member.reported) for member in members] == [(1, [])] * 3
 
 
 def test_what_differs_at_both_looks_alike_is_named(stack: ExitStack) -> None:
     odd = services()
     odd["G@@s1"]["10.0.0.1"] = {"weight": 2.0}
     odd["G@@s2"] = {}
-    outcome = held(stack, Told(services()), Told(odd), Told(services()))
+    members = [Told(services()), Told(odd), Told(services())]
+    outcome = held(stack, *members)
     assert outcome.summary.findings == {"MISSING": 1, "WEIGHT": 1}
+    assert [one.reported for one in members] == [[{"public": ["G@@s1", "G@@s2"]}]] * 3, "for their consoles"
     found = [(one["finding_class"], one["service"], one["found"], one["expected"]) for one in outcome.summary.examples]
     assert found == [("WEIGHT", "G@@s1", "2.0", "1.0"), ("MISSING", "G@@s2", "absent", "healthy weight 1.0")]
     assert outcome.summary.line.startswith("divergent: 1 MISSING, 1 WEIGHT in 2 services; 3 members, ")

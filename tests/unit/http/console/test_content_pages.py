@@ -106,3 +106,18 @@ def test_a_member_that_gives_no_digests_leaves_contents_unknown(
     monkeypatch.setattr(content_sampling, "ask_members", lambda *_, **__: ({PEER: None}, []))
     text = client.get("/nacos/").text
     assert "No contents were compared by this member yet." in text
+
+
+def test_a_difference_that_a_watch_reports_turns_the_summary_until_it_is_compared(
+    node: FakeNode, client: FlaskClient, pair: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def report(text: str) -> int:
+        return client.post("/nacos/v1/ns/operator/differences", data={"services": text}).status_code
+
+    with monkeypatch.context() as patch:
+        patch.setattr(content_sampling, "ask_members", lambda *_, **__: ({PEER: None}, []))
+        assert report('{"public":["DEFAULT_GROUP@@orders","g@@unknown"],"b":5}') == 200
+        assert "The contents of DEFAULT_GROUP@@orders (public) differ" in client.get("/nacos/").text
+    assert report('{"public":["DEFAULT_GROUP@@orders"]}') == 200
+    assert "Members agree" in client.get("/nacos/").text, "it was compared, and is equal"
+    assert (report("[]"), report("x")) == (400, 400)
