@@ -158,8 +158,7 @@ class NodeMetrics:
         encode, content_type = choose_encoder(accept)
         with self._lock:
             made_ms, page = self._pages.get(content_type, (0, b""))
-            now_ms = self._monotonic_ms()
-            if not page or now_ms - made_ms >= PAGE_MS:
+            if not page or self._monotonic_ms() - made_ms >= PAGE_MS:
                 self._once.forget()
                 page = encode(self._registry)
                 self._pages = {content_type: (self._monotonic_ms(), page)}

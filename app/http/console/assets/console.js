@@ -72,14 +72,14 @@ countPicks();
 // A region that is drawn anew keeps the boxes that are ticked and the rows that are open.
 function stateOf(region) {
   const ticked = [...region.querySelectorAll("input[name=pick]:checked")].map((one) => one.value);
-  const open = [...region.querySelectorAll("details[open] > summary")].map((one) => one.getAttribute("aria-label"));
+  const open = [...region.querySelectorAll("details[open] > summary")].map((one) => one.dataset.of);
   return { ticked: new Set(ticked), open: new Set(open) };
 }
 
 function restore(region, kept) {
   for (const one of region.querySelectorAll("input[name=pick]")) one.checked = kept.ticked.has(one.value);
   for (const one of region.querySelectorAll("details > summary")) {
-    if (kept.open.has(one.getAttribute("aria-label"))) one.parentElement.open = true;
+    if (kept.open.has(one.dataset.of)) one.parentElement.open = true;
   }
   countPicks();
 }

@@ -165,7 +165,7 @@ def test_an_instance_shows_its_source_and_whether_clients_see_it(browser: Browse
     register(browser)
     register(browser, ip="10.0.0.2", ephemeral="false", enabled="false")
     text = browser.get("/console/service", serviceName="orders").text
-    rows = {row: text.partition(f"{row}:8080</span>")[2].partition("</tr>")[0] for row in ("10.0.0.1", "10.0.0.2")}
+    rows = {row: text.partition(f"{row}:8080</a>")[2].partition("</tr>")[0] for row in ("10.0.0.1", "10.0.0.2")}
     assert "HTTP" in rows["10.0.0.1"]
     assert "healthy" in rows["10.0.0.1"]
     assert "persistent" in rows["10.0.0.2"]
