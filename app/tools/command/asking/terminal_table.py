@@ -48,7 +48,7 @@ class Column:
 
     head: str
     drop: int = 0
-    """On a narrow terminal the column with the highest number goes first; one with 0 stays."""
+    """0: the column stays. Else it is left out of a narrow terminal; those with lower numbers get the room first."""
     is_cut: bool = False
     """True if its cells may be cut, so that the column fits."""
 
@@ -90,16 +90,18 @@ def _cell(value: str | int | Cell) -> Cell:
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the columns that fit, by their numbers."""
-    kept = list(range(len(columns)))
+    """Return the columns that fit, by their numbers: those that must stay, and then the others as they matter."""
+    kept = [number for number, one in enumerate(columns) if not one.drop]
 
-    def needed() -> int:
-        least = (min(widths[one], CUT_WIDTH_MIN) if columns[one].is_cut else widths[one] for one in kept)
-        return sum(least) + GAP * (len(kept) - 1)
+    def fits(numbers: Sequence[int]) -> bool:
+        least = (min(widths[one], CUT_WIDTH_MIN) if columns[one].is_cut else widths[one] for one in numbers)
+        return sum(least) + GAP * (len(numbers) - 1) <= room
 
-    while needed() > room and (optional := [one for one in kept if columns[one].drop]):
-        kept.remove(max(optional, key=lambda one: columns[one].drop))
-    return kept
+    optional = [number for number, one in enumerate(columns) if one.drop]
+    for number in sorted(optional, key=lambda one: columns[one].drop):
+        if fits([*kept, number]):
+            kept.append(number)
+    return sorted(kept)
 
 
 def _limits(columns: Sequence[Column], kept: Sequence[int], widths: Sequence[int], room: int) -> dict[int, int]:
