@@ -69,7 +69,7 @@ def be_narrow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "dumb")
 
 
-COLUMNS = (Column("name"), Column("kind", drop=2), Column("place", drop=1), Column("notes", drop=3, is_cut=True))
+COLUMNS = (Column("name"), Column("kind", drop=2), Column("place", drop=1), Column("notes", drop=3, least=16))
 
 
 def test_columns_that_matter_less_are_left_out(
