@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
-ALIKE_MAX = 2
+ALIKE_MAX, ALIKE_MIN = 2, 0.7
 
 
 class SuggestingParser(argparse.ArgumentParser):
@@ -58,5 +58,5 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     import difflib
 
     listed: Sequence[str] = list(known)
-    near = difflib.get_close_matches(word, listed, ALIKE_MAX) or [one for one in listed if one.startswith(word)]
+    near = difflib.get_close_matches(word, listed, ALIKE_MAX, ALIKE_MIN) or [one for one in listed if one.startswith(word)]
     return f"; did you mean {' or '.join(near[:ALIKE_MAX])}?" if near else ""

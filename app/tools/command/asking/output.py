@@ -76,11 +76,7 @@ def print_list(
         sys.stdout.writelines(f"{printable(one)}\n" for one in names())
     else:
         printed = print_table(columns, rows, wide=options.output == OutputFormat.WIDE)
-        notes = []
-        if printed.left_out:
-            notes.append(f"left out for lack of room: {', '.join(printed.left_out)}")
-        if printed.has_cut:
-            notes.append("long texts are cut")
-        if notes:
+        more = [*printed.left_out, *(["texts that are cut"] if printed.has_cut else [])]
+        if more:
             sys.stdout.flush()
-            sys.stderr.write(f"{options.command}: {'; '.join(notes)}; -o wide shows all\n")
+            sys.stderr.write(f"{options.command}: -o wide also shows: {', '.join(more)}\n")

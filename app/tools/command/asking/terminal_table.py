@@ -19,8 +19,8 @@ PIPE_COLUMNS = 100_000
 COLUMNS_MIN = 40
 GAP = 2
 """The blanks between two columns."""
-CUT_WIDTH_MIN = 16
-"""A column that may be cut is left out rather than made narrower."""
+NAME_LEAST = 16
+"""The width of a name that alone is wider than the terminal."""
 
 
 class Tone(StrEnum):
@@ -48,9 +48,9 @@ class Column:
 
     head: str
     drop: int = 0
-    """On a narrow terminal the column with the highest number goes first; one with 0 stays."""
-    is_cut: bool = False
-    """True if its cells may be cut, so that the column fits."""
+    """0: the column stays. Else it is left out of a narrow terminal; those with lower numbers get the room first."""
+    least: int = 0
+    """The width to which its cells may be cut, so that the table fits; 0: not at all, unless nothing else helps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +90,34 @@ def _cell(value: str | int | Cell) -> Cell:
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the columns that fit, by their numbers."""
-    kept = list(range(len(columns)))
+    """Return the columns that fit, by their numbers: those that must stay, and then the others as they matter."""
+    kept = [number for number, one in enumerate(columns) if not one.drop]
 
-    def needed() -> int:
-        least = (min(widths[one], CUT_WIDTH_MIN) if columns[one].is_cut else widths[one] for one in kept)
-        return sum(least) + GAP * (len(kept) - 1)
+    def fits(numbers: Sequence[int]) -> bool:
+        least = (min(widths[one], columns[one].least or widths[one]) for one in numbers)
+        return sum(least) + GAP * (len(numbers) - 1) <= room
 
-    while needed() > room and (optional := [one for one in kept if columns[one].drop]):
-        kept.remove(max(optional, key=lambda one: columns[one].drop))
-    return kept
+    optional = [number for number, one in enumerate(columns) if one.drop]
+    for number in sorted(optional, key=lambda one: columns[one].drop):
+        if fits([*kept, number]):
+            kept.append(number)
+    return sorted(kept)
 
 
 def _limits(columns: Sequence[Column], kept: Sequence[int], widths: Sequence[int], room: int) -> dict[int, int]:
     """Return the width of each kept column: its widest cell, or less so that the table fits.
 
-    The columns that may be cut give way first. If that is not enough, the widest of all does: a name of 200 letters.
+    Columns that may be cut give way first, and of these the ones that matter less. If that is not enough, the widest
+    of the others do, too: a name of 200 letters.
     """
     limits = {one: widths[one] for one in kept}
-    for group in ([one for one in kept if columns[one].is_cut], list(kept)):
-        while group and (over := sum(limits.values()) + GAP * (len(kept) - 1) - room) > 0:
-            widest = max(group, key=limits.__getitem__)
-            if (width := max(limits[widest] - over, CUT_WIDTH_MIN)) >= limits[widest]:
-                break
-            limits[widest] = width
+    by_worth = sorted(kept, key=lambda one: (-columns[one].drop, -widths[one]))
+    for one in [number for number in by_worth if columns[number].least] + [
+        number for number in sorted(kept, key=widths.__getitem__, reverse=True) if not columns[number].least
+    ]:
+        over = sum(limits.values()) + GAP * (len(kept) - 1) - room
+        if over > 0:
+            limits[one] = min(limits[one], max(limits[one] - over, columns[one].least or NAME_LEAST))
     return limits
 
 

@@ -31,9 +31,9 @@ SEEN_MAX = 100_000
 LOOK_ANYWAY_S, PAUSE_S = 10.0, 1.0
 _COLUMNS = (
     Column("time"),
-    Column("namespace", drop=3, is_cut=True),
-    Column("service", drop=1),
-    Column("what", is_cut=True),
+    Column("namespace", drop=3, least=16),
+    Column("service", drop=1, least=20),
+    Column("what", least=40),
     Column("user", drop=4),
     Column("from", drop=5),
     Column("member", drop=2),

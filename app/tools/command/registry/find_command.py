@@ -16,13 +16,13 @@ SEARCH = "/v1/ns/instance/search"
 PAGE, ROWS_MAX = 1_000, 1_000
 STATES = ("unhealthy", "healthy", "disabled")
 _COLUMNS = (
-    Column("namespace", drop=1, is_cut=True),
+    Column("namespace", drop=1, least=16),
     Column("service"),
     Column("instance"),
     Column("cluster", drop=4),
     Column("health"),
     Column("enabled", drop=2),
-    Column("metadata", drop=3, is_cut=True),
+    Column("metadata", drop=3, least=16),
 )
 
 

@@ -18,7 +18,7 @@ _COLUMNS = (
     Column("weight", drop=2),
     Column("kind", drop=6),
     Column("last beat", drop=5),
-    Column("metadata", drop=4, is_cut=True),
+    Column("metadata", drop=4, least=16),
 )
 
 BEATS = "/v1/ns/service/beats"

@@ -12,7 +12,7 @@ from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
 from app.tools.printable import printable
 
-_COLUMNS = Column("namespace"), Column("name", drop=1, is_cut=True), Column("services"), Column("created", drop=2)
+_COLUMNS = Column("namespace"), Column("name", drop=1, least=16), Column("services"), Column("created", drop=2)
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:

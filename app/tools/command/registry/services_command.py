@@ -11,7 +11,7 @@ from app.tools.command.asking.shown_values import short_service, text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
 
 ROWS_MAX = 1_000
-_NAMESPACE = (Column("namespace", is_cut=True),)
+_NAMESPACE = (Column("namespace", least=16),)
 _COLUMNS = (
     Column("service"),
     Column("clusters", drop=3),

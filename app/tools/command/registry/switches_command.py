@@ -38,7 +38,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
         options,
         lambda: found,
         lambda: found,
-        (Column("switch"), Column("value", is_cut=True)),
+        (Column("switch"), Column("value", least=16)),
         ((Cell(name, Tone.NAME), _text(value)) for name, value in found.items()),
     )
     return ExitCode.DONE

@@ -98,7 +98,7 @@ def _list(options: argparse.Namespace, client: RegistryClient) -> int:
         options,
         lambda: [{"user": name, "roles": sorted(roles.get(name, ()))} for name in names],
         lambda: names,
-        (Column("user"), Column("roles", is_cut=True)),
+        (Column("user"), Column("roles", least=16)),
         ((Cell(name, Tone.NAME), ", ".join(sorted(roles.get(name, ()))) or "-") for name in names),
     )
     return ExitCode.DONE
