@@ -21,11 +21,12 @@ RULES = (DEPLOY / "prometheus-node-rules.yml", DEPLOY / "prometheus-rules.yml")
 DASHBOARDS = (DEPLOY / "grafana-node.json", DEPLOY / "grafana-dashboard.json")
 STEP_S = 1
 """Between two scrapes, and two evaluations of the rules."""
-WINDOW_S = 8
+WINDOW_S = 6
 """For all ranges of expressions: some scrapes, also on a busy machine."""
-HASTE, FOR_S_MAX = 10, 6
-"""Rules wait for a tenth of their time, and for some seconds at most."""
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+HASTE, FOR_S_MAX = 10, 4
+"""Rules wait for a tenth of their time; those that are about minutes wait for some seconds at most."""
+HOUR_S = 3_600
+_SECONDS = {"s": 1, "m": 60, "h": HOUR_S}
 _RANGE = re.compile(r"(last_over_time\(.*?\))|\[(?:\d+[smhd]|\$__rate_interval)\]")
 """A range, but not of a function that looks back for the last sample."""
 _PATH = re.compile(r"(?<![\w.])/(?=(?:etc|run)/)")
@@ -130,8 +131,9 @@ def short_ranges(expression: str) -> str:
 def _wait(rule: Mapping[str, Any]) -> dict[str, str]:
     if "for" not in rule:
         return {}
-    number, unit = int(rule["for"][:-1]), rule["for"][-1]
-    return {"for": f"{min(max(number * _SECONDS[unit] // HASTE, 1), FOR_S_MAX)}s"}
+    shipped_s = int(rule["for"][:-1]) * _SECONDS[rule["for"][-1]]
+    most_s = FOR_S_MAX if shipped_s < HOUR_S else shipped_s
+    return {"for": f"{min(max(shipped_s // HASTE, 1), most_s)}s"}
 
 
 def panel_queries(dashboard: Path) -> list[tuple[str, str]]:
