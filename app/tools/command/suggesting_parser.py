@@ -58,5 +58,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     import difflib
 
     listed: Sequence[str] = list(known)
-    near = difflib.get_close_matches(word, listed, ALIKE_MAX, ALIKE_MIN) or [one for one in listed if one.startswith(word)]
+    near = difflib.get_close_matches(word, listed, ALIKE_MAX, ALIKE_MIN) or [
+        one for one in listed if one.startswith(word)
+    ]
     return f"; did you mean {' or '.join(near[:ALIKE_MAX])}?" if near else ""
