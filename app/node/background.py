@@ -83,7 +83,7 @@ def build_background(
         HTTP_CLIENTS: engine.address_clients.tick,
     }
     overrides = override_upkeep(settings, clock, domain, engine)
-    ticks = [
+    ticks: list[Tick] = [
         ready_line(settings, engine.reader),
         *upkeep.values(),
         checker.tick,
