@@ -194,8 +194,10 @@ def _without_doubles(events: list[Event]) -> Iterator[Event]:
             yield one
 
 
-COLUMNS = ("time", "node", "kind", "what", "says", "namespaceId", "serviceName", "ip", "port", "clusterName")
-COLUMNS += ("user", "from", "via", "agent", "key", "before", "after", "id")
+COLUMNS: tuple[str, ...] = (
+    *("time", "node", "kind", "what", "says", "namespaceId", "serviceName", "ip", "port", "clusterName"),
+    *("user", "from", "via", "agent", "key", "before", "after", "id"),
+)
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """How a cell begins that a spreadsheet would compute: texts in it were chosen by others."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from app.auth.access_rules import READ, admin
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.curve import Curve, curve_of
+from app.http.console.curve import LARGE, Curve, PictureSize, curve_of
 from app.http.console.page import ConsolePage, page_route
 from app.metrics.day_history import DaySample
 
@@ -68,13 +68,13 @@ class DrawnChart:
         return self.chart.bad_above is not None and self.last is not None and self.last > self.chart.bad_above
 
 
-def drawn_charts(samples: list[DaySample], span_ms: int) -> list[DrawnChart]:
+def drawn_charts(samples: list[DaySample], span_ms: int, size: PictureSize = LARGE) -> list[DrawnChart]:
     """Return all charts of the last ``span_ms``; those whose last number is wrong come first."""
     shown = [one for one in samples if not samples or samples[-1].wall_ms - one.wall_ms <= span_ms]
     charts = []
     for chart in CHARTS:
         values = [value for one in shown if (value := chart.read(one)) is not None]
-        curve = curve_of([(one.wall_ms, chart.read(one)) for one in shown])
+        curve = curve_of([(one.wall_ms, chart.read(one)) for one in shown], size)
         last = chart.read(shown[-1]) if shown else None
         charts.append(DrawnChart(chart, curve, last, min(values, default=None), max(values, default=None)))
     return sorted(charts, key=lambda one: not one.is_bad)

@@ -7,6 +7,7 @@ from app.http.console.api_caller import ApiRefusal
 from app.http.console.chart_pages import HOUR_MS, drawn_charts
 from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.content_sampling import sample_contents
+from app.http.console.curve import SMALL
 from app.http.console.page import ConsolePage, page_route
 from app.http.console.problems import problems_of
 from app.http.console.service_pages import SEARCH
@@ -41,7 +42,7 @@ def overview(page: ConsolePage) -> Reply:
         facts=facts,
         agreement=facts.agreement() if facts else None,
         problems=problems_of(page, members, facts, unhealthy),
-        charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS),
+        charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS, SMALL),
         standalone=page.services.cluster.standalone,
     )
 

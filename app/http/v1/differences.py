@@ -99,7 +99,7 @@ def compared(held: Mapping[str, Mapping[str, Held]]) -> list[dict[str, Any]]:
     Shape: ip, port, clusterName, fields (the names of those that differ), held (by member, null for one without it).
     """
     found = []
-    for key in sorted(set().union(*held.values())):
+    for key in sorted(set[str]().union(*held.values())):
         of = {address: instances.get(key) for address, instances in held.items()}
         present = [one for one in of.values() if one is not None]
         fields = [name for name in FIELDS if any(one[name] != present[0][name] for one in present)]

@@ -4,7 +4,7 @@ import pytest
 
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.cluster_facts import ClusterFacts, Pair
-from app.http.console.curve import GAP_MS, Point, curve_of
+from app.http.console.curve import GAP_MS, SMALL, Point, curve_of
 from app.http.console.instance_pages import metadata_of, metadata_text
 from app.http.console.shown_texts import age_text, number_text
 
@@ -57,6 +57,13 @@ def test_a_curve_of_nothing_lies_on_its_base() -> None:
     curve = curve_of([(0, 0), (1, 0)])
     assert curve is not None
     assert curve.last == (curve.right, curve.bottom)
+
+
+def test_a_small_picture_has_fewer_lines() -> None:
+    curve = curve_of([(0, 0), (1, 740)], SMALL)
+    assert curve is not None
+    assert [count for _, count in curve.rows] == [0, 500, 1_000]
+    assert curve.last == (curve.right, 27.8)
 
 
 def test_a_curve_of_shares_has_lines_between_them() -> None:
