@@ -108,7 +108,7 @@ def test_a_drained_member_costs_the_others_no_write(make_cluster: StartCluster) 
     assert writes.refused == []
     assert_nothing_lost(cluster, writes, cluster.members[1:])
     for member in cluster:
-        eventually(lambda member=member: absence_of(victim, member) == "drained")
+        eventually(lambda member=member: absence_of(victim, member) == "drained")  # type: ignore[misc]
     assert victim.client.call("PUT", NODE_DRAIN, enabled="false").json()["draining"] is False
     eventually(lambda: {member.client.owner(services[0]) for member in cluster} == {victim.address})
     eventually(lambda: {absence_of(victim, member) for member in cluster} == {""})

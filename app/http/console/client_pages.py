@@ -70,26 +70,29 @@ def _named(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 @page_route("/console/subscribers")
 def subscribers(page: ConsolePage) -> Reply:
-    """The subscribers over UDP, at all members, of services whose name contains a text."""
+    """List the subscribers at all members, of services whose name contains a text."""
     if elsewhere := to_own_namespace(page, "/console/subscribers"):
         return elsewhere
     number, size = page_of(page)
-    name = page.text("name")
+    filters = {"name": page.text("name"), "group": page.text("group")}
+    group, splitter, name = filters["name"].rpartition(GROUP_SPLITTER)
     found = page.api.get(
-        "/v1/ns/service/subscribers",
+        "/v1/ns/service/subscribers/search",
         namespaceId=page.namespace,
-        serviceName=name if GROUP_SPLITTER in name else f"{page.text('group')}{GROUP_SPLITTER}{name}",
+        name=name,
+        group=group if splitter else filters["group"],
         pageNo=number,
         pageSize=size,
-        aggregation=True,
     )
     return page.show(
         "subscribers.html",
         "Subscribers",
         nav="subscribers",
         namespaces=namespaces_of(page),
-        filters={"name": name, "group": page.text("group")},
+        filters=filters,
         subscribers=found["subscribers"],
+        silent=found["notAnswered"],
+        other_kinds=found["otherKinds"],
         pushes=page.api.find("/v1/ns/operator/push/state"),
         pager=pager(found["count"], number, size),
         sizes=SIZES,

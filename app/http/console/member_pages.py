@@ -75,7 +75,7 @@ def compare(page: ConsolePage) -> ContentComparison:
         # Parts beyond the first that differ were not compared in detail: what differs in them is not known.
         parts = set(range(BUCKETS)) - set(differing[BUCKETS_MAX:])
         is_whole = told.keys() == whole.keys()
-        keys = [(one["namespace"], one["service"]) for one in services]
+        keys = [(str(one["namespace"]), str(one["service"])) for one in services]
         page.services.content_checks.note(parts if is_whole else (), told.keys(), keys)
     return ContentComparison(
         {address: (one["services"], one["instances"]) for address, one in sorted(told.items())},

@@ -167,7 +167,7 @@ CONNECTED_CLIENT = json_of(
         },
     )
 )
-_SUBSCRIBER = record("SubscriberAtMember", {**_AT_MEMBER, "over": one_of("gRPC", "UDP")})
+_SUBSCRIBER = record("SubscriberAtMember", {**_AT_MEMBER, "over": one_of("gRPC", "UDP"), "serviceName": FULL_NAME})
 SUBSCRIBERS_OF_CLUSTER = json_of(
     either(
         record("SubscribersOfCluster", {"count": whole(1), "subscribers": array(_SUBSCRIBER), **_SILENT}),

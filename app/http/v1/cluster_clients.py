@@ -1,11 +1,11 @@
 """The clients of the whole cluster: connections and subscribers are known to the member that they are connected to."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeGuard
 
 from marshmallow import validate
 
-from app.auth.access_rules import READ, admin, naming
+from app.auth.access_rules import READ, Target, admin, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.fields import FILLED, Needed, Number, Trimmed
@@ -13,18 +13,21 @@ from app.http.input.schemas import (
     PAGE_NO_TEXT,
     PAGE_SIZE_TEXT,
     LocalSchema,
+    NamespaceSchema,
     NeededServiceSchema,
     load_parameters,
 )
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import CLIENTS_OF_CLUSTER, CONNECTED_CLIENT, SUBSCRIBERS_OF_CLUSTER
 from app.naming.clients.client_model import ClientInfo
+from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import InvalidParam
+from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.http_publishers import in_order
 from app.peers.asked import ask_members
 
 CLIENTS, CLIENT = "/v1/ns/operator/clients", "/v1/ns/operator/client"
-SUBSCRIBERS = "/v1/ns/service/subscribers/all"
+SUBSCRIBERS, SEARCH = "/v1/ns/service/subscribers/all", "/v1/ns/service/subscribers/search"
 ASK_S = 1.0
 """All members that are not DOWN are asked at once, and have so long to answer."""
 PAGE_MAX = 1_000
@@ -38,15 +41,21 @@ _ROW = frozenset(("clientId", "ip", "port", "app", "agent", "member"))
 """The fields of a client or subscriber that another member reports."""
 
 
+_PAGE = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
+_SIZE = Number(
+    "pageSize", PAGE_SIZE_TEXT, 100, validate=validate.Range(1, PAGE_MAX, error=f"it should be from 1 to {PAGE_MAX}")
+)
+
+
 class ClusterClientsSchema(LocalSchema):
     contained = Trimmed("clientId", "A part of the wanted ids.", "")
-    page = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
-    size = Number(
-        "pageSize",
-        PAGE_SIZE_TEXT,
-        100,
-        validate=validate.Range(1, PAGE_MAX, error=f"it should be from 1 to {PAGE_MAX}"),
-    )
+    page, size = _PAGE, _SIZE
+
+
+class SubscriberSearchSchema(NamespaceSchema, LocalSchema):
+    name = Trimmed("name", "A part of the wanted services' names.", "")
+    group = Trimmed("group", "A part of the wanted groups.", "")
+    page, size = _PAGE, _SIZE
 
 
 class ConnectedClientSchema(LocalSchema):
@@ -194,18 +203,75 @@ def subscribers(call: Call, services: Services) -> Answer:
 
 
 def _subscribers_here(services: Services, namespace: str, service: str) -> Row:
-    own = services.cluster.self_address
-    connected = [
-        one.info
-        for client_id, _ in services.clients.subscriptions.subscribers(namespace, service)
-        if (one := services.clients.table.client(client_id)) is not None
-    ]
-    rows = [_row(one, own) | {"over": GRPC} for one in connected]
-    for one in services.push.subscribers(namespace):
-        if one.service == service:
-            info = ClientInfo("", one.ip, one.port, one.app, one.agent)
-            rows.append(_row(info, own) | {"over": UDP})
+    rows = [*_over_grpc(services, namespace, service)]
+    rows += [_over_udp(services, one) for one in services.push.subscribers(namespace) if one.service == service]
     return {"count": len(rows), "subscribers": rows[:SUBSCRIBERS_MAX]}
+
+
+def _over_grpc(services: Services, namespace: str, service: str) -> Iterable[Row]:
+    for client_id, _ in services.clients.subscriptions.subscribers(namespace, service):
+        if (one := services.clients.table.client(client_id)) is not None:
+            yield _row(one.info, services.cluster.self_address) | {"over": GRPC, "serviceName": service}
+
+
+def _over_udp(services: Services, one: Subscriber) -> Row:
+    info = ClientInfo("", one.ip, one.port, one.app, one.agent)
+    return _row(info, services.cluster.self_address) | {"over": UDP, "serviceName": one.service}
+
+
+@route(
+    "GET",
+    SEARCH,
+    access=naming(READ, Target.NAMESPACE).or_members(),
+    described=Described(SUBSCRIBERS_OF_CLUSTER, takes=(SubscriberSearchSchema,)),
+)
+def search_subscribers(call: Call, services: Services) -> Answer:
+    """Return a page of the subscribers at all members, of services whose name and group contain these texts.
+
+    With ``local=true`` those at this member alone.
+    """
+    asked = load_parameters(SubscriberSearchSchema, call.parameters)
+    end = asked["page"] * asked["size"]
+    if end > LISTED_MAX:
+        text = (
+            f"Parameter 'pageNo' is illegal: pages reach the first {LISTED_MAX} subscribers; name a part of the service"
+        )
+        raise InvalidParam(text)
+    here = _matching_here(services, asked, end)
+    if asked["local"]:
+        return json_reply(here)
+    names = {"namespaceId": asked["namespace"], "name": asked["name"], "group": asked["group"]}
+    pages = {"pageNo": asked["page"], "pageSize": asked["size"], "local": "true"}
+    found, other_kinds = ask_members(services, "GET", SEARCH, names | pages, ASK_S, down_too=False)
+    answers = [here, *(one for one in found.values() if _is_listing(one, "subscribers"))]
+    rows = sorted((row for answer in answers for row in _rows(answer["subscribers"])), key=_order)
+    return json_reply(
+        {
+            "count": sum(answer["count"] for answer in answers),
+            "subscribers": rows[end - asked["size"] : end],
+            "notAnswered": _silent(
+                services, {address for address, one in found.items() if not _is_listing(one, "subscribers")}
+            ),
+            "otherKinds": other_kinds,
+        }
+    )
+
+
+def _matching_here(services: Services, asked: Mapping[str, Any], end: int) -> Row:
+    namespace = asked["namespace"]
+
+    def is_named(service: str) -> bool:
+        return asked["name"] in short_name_of(service) and asked["group"] in group_of(service)
+
+    rows = [_over_udp(services, one) for one in services.push.subscribers(namespace) if is_named(one.service)]
+    for service in filter(is_named, services.clients.subscriptions.services(namespace)):
+        rows.extend(_over_grpc(services, namespace, service))
+    rows.sort(key=_order)
+    return {"count": len(rows), "subscribers": rows[:end]}
+
+
+def _order(row: Row) -> tuple[str, str, int]:
+    return str(row.get("serviceName")), str(row["ip"]), row["port"]
 
 
 def _silent(services: Services, addresses: set[str]) -> list[str]:
@@ -214,7 +280,7 @@ def _silent(services: Services, addresses: set[str]) -> list[str]:
     return sorted(addresses - planned)
 
 
-def _is_listing(answer: Mapping[str, Any] | None, name: str) -> bool:
+def _is_listing(answer: Row | None, name: str) -> TypeGuard[Row]:
     """Return whether a member's answer has a list, and its counts."""
     if answer is None or not isinstance(answer.get(name), list):
         return False

@@ -24,6 +24,10 @@ class ClientSubscriptions:
         self._tally = tally or SubscriberTally()
         self._subscribers: dict[ServiceKey, dict[str, str]] = {}
 
+    def services(self, namespace: str) -> list[str]:
+        """Return the full names of a namespace's services with a subscriber that is connected here."""
+        return [name for space, name in list(self._subscribers) if space == (namespace or DEFAULT_NAMESPACE)]
+
     def subscribers(self, namespace: str, service: str) -> list[tuple[str, str]]:
         """Return the clients connected here that subscribe to a service, each with the clusters it requested."""
         return list(self._subscribers.get((namespace or DEFAULT_NAMESPACE, service), {}).items())

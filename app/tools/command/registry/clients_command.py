@@ -138,8 +138,7 @@ def _one(options: argparse.Namespace, client: RegistryClient) -> int:
     if published is None and member is None:
         raise CommandError(ExitCode.NOT_FOUND, f"there is no client {options.client}; `rollcall clients` lists all")
     if isinstance(connected, dict):
-        listed = client.rows(CLUSTER_CLIENT, connected.get("subscribed"))
-        subscribed = [_subscription(one) for one in listed]
+        subscribed = [_subscription(one) for one in client.rows(CLUSTER_CLIENT, connected.get("subscribed"))]
         if member is None and not options.client.endswith((EPHEMERAL, PERSISTENT)):
             say(options, "its subscriptions are not known: the member that it is connected to did not answer")
     else:
@@ -188,7 +187,7 @@ def _of_service(options: argparse.Namespace, client: RegistryClient) -> int:
     if isinstance(found, dict):
         everyone = client.rows(CLUSTER_SUBSCRIBERS, found.get("subscribers"))
         connected = [one for one in everyone if one.get("over") == "gRPC"]
-        over_udp = [one | {"addrStr": address_of(one)} for one in everyone if one.get("over") == "UDP"]
+        over_udp: list[Row] = [{**one, "addrStr": address_of(one)} for one in everyone if one.get("over") == "UDP"]
         if silent := found.get("notAnswered"):
             say(options, f"subscribers at {', '.join(map(str, silent))} are left out: no answer")
         if len(everyone) < int(found.get("count") or 0):

@@ -85,6 +85,25 @@ def test_subscribers_of_all_members(both: FlaskClient) -> None:
     assert (told["count"], told["notAnswered"], told["otherKinds"]) == (3, [SILENT], ["127.0.0.4:8848"])
 
 
+def test_subscribers_are_found_by_their_service(both: FlaskClient) -> None:
+    search = f"{NS}/service/subscribers/search"
+    told = both.get(f"{search}?name=rder").get_json()
+    assert [one["ip"] for one in told["subscribers"]] == ["10.0.0.7", "10.0.0.8", "10.0.0.9"]
+    pages = [both.get(f"{search}?pageSize=2&pageNo={number}").get_json() for number in (1, 2, 3)]
+    assert [[one["ip"] for one in page["subscribers"]] for page in pages] == [
+        ["10.0.0.7", "10.0.0.8"],
+        ["10.0.0.9"],
+        [],
+    ]
+    assert {page["count"] for page in pages} == {3}
+    assert both.get(f"{search}?name=rder&group=other").get_json()["count"] == 0
+    assert both.get(f"{search}?namespaceId=dev").get_json()["count"] == 0
+    assert both.get(f"{search}?pageSize=1000&pageNo=11").status_code == 400
+    page = both.get("/nacos/console/subscribers").text
+    for one in ("10.0.0.7:5000", "10.0.0.8:7", "gRPC", "UDP", PEER, f"No answer from {SILENT}"):
+        assert one in page
+
+
 def test_pages_show_them_with_their_members(both: FlaskClient) -> None:
     service = both.get("/nacos/console/service?serviceName=orders").text
     for one in (HERE, THERE, "10.0.0.7", PEER, f"No answer from {SILENT}"):

@@ -1,0 +1,42 @@
+"""The pages of running members are true at a member that owns nothing of what they show."""
+
+from tests.cluster.conftest import StartCluster
+from tests.support.damage import LONG, plant
+from tests.support.departures import ONE, TWO, lacking
+from tests.support.processes import FAST, VERIFY_WITHOUT_SAMPLES, Member, eventually
+
+
+def page(member: Member, path: str, **parameters: str | int) -> str:
+    answer = member.client.call("GET", path, None, None, **parameters)
+    assert answer.status == 200, answer.body
+    return answer.body.decode()
+
+
+def test_what_pages_say_is_so_at_every_member(make_cluster: StartCluster) -> None:
+    cluster = make_cluster(3, FAST | VERIFY_WITHOUT_SAMPLES)
+    cluster.start()
+    owner, asked, third = cluster.members
+    service, gray = cluster.service_of(owner, "true"), cluster.service_of(owner, "gray")
+    owner.client.register(service, ONE, metadata=LONG)
+    owner.client.register(service, TWO, metadata=LONG)
+    owner.client.register(gray, ONE, clusterName="east", metadata=LONG)
+    eventually(lambda: f"{ONE}:8080" in asked.client.hosts(gray, clusters="east"))
+    eventually(lambda: cluster.all_list(service, {f"{ONE}:8080", f"{TWO}:8080"}))
+
+    told = asked.client.call("GET", "/v1/ns/service/beats", serviceName=service).json()
+    assert (told["member"], told["answered"], len(told["beats"])) == (owner.address, True, 2)
+    assert f"counted by {owner.address}" in page(asked, "/console/service", serviceName=service)
+    assert "in the cluster east of" in page(asked, "/console/explain", serviceName=gray, ip=ONE, port=8080)
+
+    eventually(lambda: "Members agree" in page(asked, "/"))
+    assert "compared the versions of all its data" in page(asked, "/")
+    plant(cluster.members, service, [third], lacking)
+    assert "1 service differs" in page(asked, "/console/members", compare=1)
+    for member in cluster.members:
+        eventually(lambda member=member: "Members differ" in page(member, "/"))  # type: ignore[misc]
+        eventually(lambda member=member: ">differ<" in page(member, "/console/members"))  # type: ignore[misc]
+
+    third.stop()
+    eventually(lambda: "left in order" in page(asked, "/"))
+    text = page(asked, "/console/members")
+    assert "no answer" not in text
