@@ -333,7 +333,7 @@ def faults(drill: Drill, cluster: ClusterProcesses, clients: list[UserClient]) -
         lambda: fill_disk(three, clients[2], cluster.service_of(three, "durable")),
         lambda: resize(three, DISK_BYTES),
         {"RollcallDiskFull", "RollcallDiskFails"},
-        {"RollcallAuditLost"},
+        {"RollcallAuditLost", "RollcallInstancesUnhealthy"},
     )
 
 
