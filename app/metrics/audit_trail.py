@@ -17,6 +17,7 @@ from app.config.observability import Observability
 from app.metrics.event_memory import ACCESS, EventMemory, kind_of
 from app.metrics.line_file import LineFile
 from app.metrics.security_log import SECURITY_NAME, Event, SecurityLog
+from app.naming.model.ip_addresses import host_port
 from app.naming.records.record_keys import (
     NamespaceKey,
     OverrideKey,
@@ -348,7 +349,7 @@ def _with_fields(value: object) -> object:
     if type(value) is not list:
         return value
     if len(value) > FIELDS_MAX:
-        return [f"{one.ip}:{one.port}" if hasattr(one, "port") else _fields_of(one) for one in value]
+        return [host_port(one.ip, one.port) if hasattr(one, "port") else _fields_of(one) for one in value]
     return [_fields_of(one) for one in value]
 
 

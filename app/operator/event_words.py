@@ -67,6 +67,10 @@ def _by_values(value: object) -> Iterator[Address]:
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, Mapping) and isinstance(one.get("ip"), str) and isinstance(one.get("port"), int):
             yield Address(one["ip"], one["port"], str(one.get("cluster") or DEFAULT_CLUSTER))
+        elif isinstance(one, str) and isinstance(value, list):  # a long list has addresses alone
+            ip, _, port = one.rpartition(":")
+            if ip and _is_number(port):
+                yield Address(ip.strip("[]"), int(port), DEFAULT_CLUSTER)
 
 
 def _of_parameters(given: Mapping[str, Any]) -> EventPlace:
