@@ -101,7 +101,7 @@ def test_the_search_is_one_key_away(cluster: ClusterProcesses, visit: Visits) ->
     page.keyboard.press("Enter")
     page.wait_for_url("**/console/find?text=10.0.0.4**")
     assert page.locator("table.instances tbody tr").count() == 1
-    page.get_by_role("link", name="10.0.0.4:8080").click()
+    page.get_by_role("link", name="10.0.0.4:8080", exact=True).click()
     assert "is responsible for the service" in window.text()
     field = page.get_by_label("Search all namespaces")
     field.fill("a")
@@ -314,5 +314,5 @@ def test_a_member_that_is_down_is_seen_without_a_click(cluster: ClusterProcesses
     window.shoot("member-down-members")
     assert findings(page, axe) == []
     window.open(ORDERS)
-    assert page.get_by_text("no answer").count() == 1
+    assert page.locator("tr", has_text="no answer").count() == 1
     window.shoot("member-down-service")
