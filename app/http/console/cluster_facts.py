@@ -148,7 +148,7 @@ class ClusterFacts:
         if not contents or not contents["parts"]:
             return "No contents were compared by this member yet."
         share = contents["parts"] * 100 // contents["of"]
-        age = age_text(contents["oldestAgeMs"])
+        age = age_text(max(contents["oldestAgeMs"], 1_000))
         return f"The contents of {share or 1} % of the services were compared in the last {age}: they are equal."
 
     def _out_words(self) -> str:

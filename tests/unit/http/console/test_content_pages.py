@@ -61,7 +61,7 @@ def sampled(node: FakeNode, client: FlaskClient, path: str = "/") -> str:
 def test_what_was_compared_and_when_is_said(node: FakeNode, client: FlaskClient, pair: FakeNode, path: str) -> None:
     text = client.get(f"/nacos{path}").text
     assert "Each pair compared the versions of all its data in the last 1 s: none differ." in text
-    assert "The contents of 3 % of the services were compared in the last 0 ms: they are equal." in text
+    assert "The contents of 3 % of the services were compared in the last 1.0 s: they are equal." in text
 
 
 @pytest.mark.parametrize("planted", ["weight", "health", "missing"])
