@@ -5,7 +5,7 @@ from dataclasses import asdict
 from urllib.parse import parse_qsl
 
 from app.config.observability import Observability
-from app.metrics.audit_trail import json_line, time_text
+from app.metrics.audit_lines import json_line, time_text
 from app.metrics.line_file import LineFile
 
 SHOWN = frozenset({"serviceName", "namespaceId", "groupName", "clusterName", "ip", "port", "pageNo", "pageSize"})

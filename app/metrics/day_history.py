@@ -45,7 +45,7 @@ class RequestCounts(Protocol):
 
 
 class Applied(Protocol):
-    """What a member knows about another: how long it takes to apply changes."""
+    """A member's record of how long another one takes to apply changes."""
 
     @property
     def applied(self) -> TimingCounts: ...

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from tests.cluster.conftest import StartCluster
-from tests.support.processes import FAST, ClusterProcesses, Member
+from tests.support.processes import FAST, ClusterProcesses, Member, eventually
 from tests.support.sdk_client import SdkClient, run_client
 
 LONG = '{"preserved.heart.beat.timeout":"600000","preserved.ip.delete.timeout":"600000"}'
@@ -142,7 +142,10 @@ def test_a_watch_goes_on_after_a_member_was_killed(make_cluster: StartCluster) -
             async with sdk_of(left) as moved:
                 await moved.set_up()
                 await moved.register("of-the-dead", "10.0.0.1")
-                await there(left.client.register, "new", "10.0.0.3", 80, metadata=LONG)
+                # Its owner is the dead member, until that is given up.
+                await asyncio.to_thread(
+                    eventually, lambda: left.client.register("new", "10.0.0.3", 80, metadata=LONG).status == 200
+                )
                 await wait(watcher, *(f"{group}@@{name}" for name in ("of-the-dead", "stays", "new")))
 
     run_client(main)

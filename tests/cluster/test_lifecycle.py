@@ -230,5 +230,7 @@ def test_one_command_starts_and_ends_three_members(tmp_path: Path) -> None:
             process.terminate()
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
-    warnings = [line for line in text.splitlines() if " WARNING " in line and "RUNNING AS ROOT" not in line]
+    # Of members that end at once, the last may find nobody to hand over to.
+    meant = "RUNNING AS ROOT", "no other member can be reached"
+    warnings = [line for line in text.splitlines() if " WARNING " in line and not any(one in line for one in meant)]
     assert warnings == [], "a healthy start and end"

@@ -35,6 +35,8 @@ LEFT_OUT = frozenset(
         ("PUT", "/v3/admin/ns/ops/switches"),
         ("GET", "/v1/ns/service/changes"),
         ("GET", "/v1/ns/catalog/changes"),
+        ("GET", "/v1/ns/operator/events/changes"),
+        ("GET", "/v1/ns/ops/events/changes"),
     )
 )
 """A node that drains, or whose switches are any, refuses the calls behind, and a stream lasts for a minute; these have

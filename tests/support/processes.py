@@ -171,7 +171,8 @@ def clean_environ() -> dict[str, str]:
 def is_gone(process: psutil.Process) -> bool:
     """Whether a process has ended, though nobody may have asked for its exit code yet."""
     try:
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+        # While other threads of a killed process still end, it holds its ports.
+        return not process.is_running() or (process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1)
     except psutil.NoSuchProcess:
         return True
 

@@ -49,7 +49,7 @@ CHARTS = (
     Chart("beats", "Beats over HTTP", "/s", ("rollcall_http_requests",), lambda one: one.beats),
     Chart("pushes", "Pushes", "/s", ("rollcall_udp_pushes", "rollcall_grpc_pushes_sent"), lambda one: one.pushes),
 )
-"""Those that tell of trouble come first."""
+"""All charts, first the ones that tell of trouble."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,6 @@ METRICS = json_of(
         {
             "status": text("UP", "The state, or the status that an operator set in its place."),
             "serviceCount": whole(10, "Services with and without instances."),
-            "emptyServiceCount": whole(1, "Services without an instance."),
             "instanceCount": whole(20),
             "raftNotifyTaskCount": whole(0, "Always 0."),
             "responsibleServiceCount": whole(10, "Services that this node owns."),
@@ -57,6 +56,7 @@ METRICS = json_of(
             "load": number(0.5),
             "mem": number(0.4, "The share of the machine's memory that is in use."),
         },
+        {"emptyServiceCount": whole(1, "Services without an instance. Nacos does not count them.")},
     )
     | _COUNTERS
 )

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from app.metrics.audit_trail import Actor, AuditTrail, acting_as, hide_secrets
+from app.metrics.audit_lines import hide_secrets
+from app.metrics.audit_trail import Actor, AuditTrail, acting_as
 from app.naming.model.model import Instance
 from app.naming.registry.operations import RegisterInstance
 from tests.support.fake_node import make_settings

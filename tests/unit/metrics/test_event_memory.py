@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from app.metrics import event_memory
-from app.metrics.audit_trail import NODE, Actor, AuditTrail, time_text
+from app.metrics.audit_lines import time_text
+from app.metrics.audit_trail import NODE, Actor, AuditTrail
 from app.metrics.event_memory import ACCESS, CLUSTER, INSTANCES, KINDS, OPERATORS, EventMemory, kind_of
 from tests.support.fake_node import make_settings
 

@@ -18,7 +18,7 @@ from app.http.api.call import CLOCK, DECLINE, OK, RELAY, Answer, Call, Decline, 
 from app.http.input import json_text
 from app.http.v1.distro import PASSED_MS_MAX, SMALL_SERVICES, put_beats, put_checksum, put_datum
 from app.http.v1.instance import beat, deregister, register
-from app.naming.model.events import InstancesChanged, Origin
+from app.naming.model.events import InstanceHealed, InstancesChanged, Origin
 from app.naming.model.keys import CLIENT_KEY_PREFIX
 from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import NotExecuted
@@ -369,7 +369,7 @@ def test_a_batch_makes_healthy_again_who_beat_in_time(owner: Owner) -> None:
     assert owner.take(encode_batch({(KEY, ONE): 500, (KEY, TWO): 500}, 2_000)) == {"unknown": {}}
     assert (owner.stored(ONE).instance.healthy, owner.stored(TWO).instance.healthy) == (True, False)
     assert owner.registry.lists.version(KEY) > version  # type: ignore[operator]
-    assert owner.node.events == [InstancesChanged(KEY, Origin.LOCAL)]
+    assert owner.node.events == [InstanceHealed(KEY, ONE), InstancesChanged(KEY, Origin.LOCAL)]
     assert owner.take(encode_batch({(KEY, TWO): 1_900}, 2_000)) == {"unknown": {}}
     assert owner.stored(TWO).instance.healthy
     owner.node.events.clear()
