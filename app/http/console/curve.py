@@ -83,7 +83,7 @@ def curve_of(points: Sequence[Point], size: PictureSize = LARGE) -> Curve | None
 
 def _step(highest: float, ticks: int) -> float:
     """Return the distance of the horizontal lines, at most ``ticks``: 1, 2 or 5 times a power of ten."""
-    exponent = -2 if highest < 1 else 0
+    exponent = -2 if 0 < highest < 1 else 0
     while True:
         for factor in (1, 2, 5):
             if (step := factor * 10.0**exponent) * ticks >= highest:

@@ -90,3 +90,9 @@ def test_ages_and_numbers() -> None:
     ages = (None, 0, 999, 1_500, 12_345, 90_000, 7_200_000, 200_000_000)
     assert [age_text(age) for age in ages] == ["–", "0 ms", "999 ms", "1.5 s", "12 s", "2 min", "2 h", "2 d"]  # noqa: RUF001
     assert [number_text(one) for one in (None, 1_234_567, 1.0, 0.25)] == ["–", "1,234,567", "1", "0.25"]  # noqa: RUF001
+
+
+def test_a_curve_of_zeros_has_whole_numbers_at_its_side() -> None:
+    curve = curve_of([(0, 0.0), (60_000, 0.0)])
+    assert curve is not None
+    assert [label for _, label in curve.rows] == [0, 1]
