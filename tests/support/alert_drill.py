@@ -33,12 +33,28 @@ class Drill:
         self.steps: list[Step] = []
 
     def fires(
-        self, cause: str, act: Callable[[], object], undo: Callable[[], object], expected: Set[str], also: Set[str]
+        self,
+        cause: str,
+        act: Callable[[], object],
+        undo: Callable[[], object],
+        expected: Set[str],
+        also: Set[str],
+        *,
+        is_kept_up: bool = False,
     ) -> None:
-        """Expect all these alerts after ``act``, of others only ``also``, and none for long after ``undo``."""
+        """Expect all these alerts after ``act``, of others only ``also``, and none for long after ``undo``.
+
+        ``is_kept_up``: ``act`` is repeated until then, as the members may mend what it did.
+        """
         begun_s = time.time()
+
+        def fired_all() -> bool:
+            if is_kept_up:
+                act()
+            return self._all_fired(expected, begun_s)
+
         act()
-        wrong = self._failure(lambda: self._all_fired(expected, begun_s))
+        wrong = self._failure(fired_all)
         undo()
         wrong = wrong or self._failure(self._none_fires)
         over_s, fired = time.time() - begun_s, self._fired_since(begun_s)
