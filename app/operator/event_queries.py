@@ -16,7 +16,7 @@ LINES_BYTES_MAX = 1 << 20
 """The most bytes of lines in one member's answer. An answer with fewer events than were asked for says ``more``."""
 NEVER_MS = 1 << 60
 DOUBLE_MS = 5_000
-"""A call and the same call as a member passed it on are no further apart."""
+"""A call and the same call as a member forwarded it are no further apart."""
 CURSOR_SPLITTER = "|"
 Event = dict[str, Any]
 Answer = Mapping[str, Any]
@@ -182,11 +182,11 @@ def merged(answers: Mapping[str, Answer], limit: int) -> tuple[list[Event], bool
 
 
 def _without_doubles(events: list[Event]) -> Iterator[Event]:
-    """Leave out an operator's call that a member passed on, beside the line of the member that it came to."""
+    """Leave out an operator's call that a member forwarded, beside the line of the member that it came to."""
     first = [one for one in events if one["what"] == "operation" and not one["via"]]
     for one in events:
-        is_passed_on = one["what"] == "operation" and one["via"]
-        if not is_passed_on or not any(
+        is_forwarded = one["what"] == "operation" and one["via"]
+        if not is_forwarded or not any(
             abs(one["atMs"] - other["atMs"]) <= DOUBLE_MS
             and all(one[name] == other[name] for name in ("key", "user", "from", "after"))
             for other in first

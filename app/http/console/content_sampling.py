@@ -16,7 +16,7 @@ ASK_S = 0.8
 AGAIN_S = 0.4
 """A change on its way differs for a moment: only a difference that stays the same for so long counts."""
 Held = Mapping[ServiceKey, Mapping[str, tuple[int, str]]]
-"""By service and member the number of instances and the digest."""
+"""The number of instances and the digest, by service and member."""
 
 
 def sample_contents(page: ConsolePage, facts: ClusterFacts) -> None:

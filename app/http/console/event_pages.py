@@ -7,6 +7,7 @@ from app.auth.access_rules import READ, admin
 from app.http.api.answers import filter_error
 from app.http.api.call import Answer, Call, Reply, Services, route
 from app.http.console.api_caller import ApiRefusal
+from app.http.console.chart_pages import HOUR_MS
 from app.http.console.page import HEADERS, ConsolePage, page_route
 from app.http.v1.events import CSV, EVENTS_PATH, SAVED, followed
 from app.metrics.event_memory import ACCESS, CLUSTER, INSTANCES, KINDS, OPERATORS
@@ -14,7 +15,6 @@ from app.operator.event_queries import as_csv
 
 PATH = "/console/history"
 SIZE, CSV_SIZE = 100, 1_000
-HOUR_MS = 3_600_000
 SPANS = (("", "all that is remembered"), ("1", "the last hour"), ("6", "the last 6 hours"), ("24", "the last day"))
 """The hours to choose from, and their names."""
 KIND_NAMES = {

@@ -3,7 +3,7 @@
 Every refusal names its field. Other schemas stand beside their endpoints.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from app.http.input.fields import (
     Int,
     LenientFlag,
     Needed,
+    Number,
     Parameter,
     StrictFlag,
     Text,
@@ -40,6 +41,27 @@ BESIDE_SERVICE_NAME: tuple[Parameter[str], ...] = (
 )
 """The parameters that are read with each service's name: see ``Parameters.service_name``."""
 PORT_RANGE = validate.Range(0, PORT_MAX, error=f"it should be a number from 0 to {PORT_MAX}")
+PAGE_NO = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
+DESCENDING = StrictFlag("descending", "The greatest first.", False)
+
+
+def page_size(usual: int, most: int) -> Number:
+    """Return the parameter for the entries of a page, ``usual`` without one, at most ``most``."""
+    in_range = validate.Range(1, most, error=f"it should be from 1 to {most}")
+    return Number("pageSize", PAGE_SIZE_TEXT, usual, validate=in_range)
+
+
+def one_of(choices: Iterable[str]) -> validate.OneOf:
+    """Return the check that a text is one of these."""
+    known = [*choices]
+    return validate.OneOf(known, error=f"it should be one of {', '.join(known)}")
+
+
+def order_by(columns: Iterable[str], usual: str) -> Trimmed:
+    """Return the parameter for the column by which a page is sorted."""
+    known = [*columns]
+    text = f"The column to sort by: {', '.join(f'`{one}`' for one in known)}."
+    return Trimmed("orderBy", text, usual, validate=one_of(known))
 
 
 @lru_cache(_SCHEMAS_KEPT)

@@ -3,19 +3,17 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeGuard
 
-from marshmallow import validate
-
 from app.auth.access_rules import READ, Target, admin, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import FILLED, Needed, Number, Trimmed
+from app.http.input.fields import FILLED, Needed, Trimmed
 from app.http.input.schemas import (
-    PAGE_NO_TEXT,
-    PAGE_SIZE_TEXT,
+    PAGE_NO,
     LocalSchema,
     NamespaceSchema,
     NeededServiceSchema,
     load_parameters,
+    page_size,
 )
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import CLIENTS_OF_CLUSTER, CONNECTED_CLIENT, SUBSCRIBERS_OF_CLUSTER
@@ -30,7 +28,7 @@ CLIENTS, CLIENT = "/v1/ns/operator/clients", "/v1/ns/operator/client"
 SUBSCRIBERS, SEARCH = "/v1/ns/service/subscribers/all", "/v1/ns/service/subscribers/search"
 ASK_S = 1.0
 """All members that are not DOWN are asked at once, and have so long to answer."""
-PAGE_MAX = 1_000
+PAGE_SIZE, PAGE_MAX = 100, 1_000
 LISTED_MAX = 10_000
 """The last connection that a page can reach: each member sends all up to there."""
 SUBSCRIBERS_MAX = 1_000
@@ -41,21 +39,15 @@ _ROW = frozenset(("clientId", "ip", "port", "app", "agent", "member"))
 """The fields of a client or subscriber that another member reports."""
 
 
-_PAGE = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
-_SIZE = Number(
-    "pageSize", PAGE_SIZE_TEXT, 100, validate=validate.Range(1, PAGE_MAX, error=f"it should be from 1 to {PAGE_MAX}")
-)
-
-
 class ClusterClientsSchema(LocalSchema):
     contained = Trimmed("clientId", "A part of the wanted ids.", "")
-    page, size = _PAGE, _SIZE
+    page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_MAX)
 
 
 class SubscriberSearchSchema(NamespaceSchema, LocalSchema):
     name = Trimmed("name", "A part of the wanted services' names.", "")
     group = Trimmed("group", "A part of the wanted groups.", "")
-    page, size = _PAGE, _SIZE
+    page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_MAX)
 
 
 class ConnectedClientSchema(LocalSchema):

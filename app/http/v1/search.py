@@ -9,14 +9,17 @@ from app.auth.access_rules import LOGGED_IN, READ
 from app.auth.user_rights import Resource
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import Number, StrictFlag, Trimmed
+from app.http.input.fields import Trimmed
 from app.http.input.schemas import (
     CLUSTER_NAME_TEXT,
-    PAGE_NO_TEXT,
-    PAGE_SIZE_TEXT,
+    DESCENDING,
+    PAGE_NO,
     SERVICE_NAME_TEXT,
     CallSchema,
     load_parameters,
+    one_of,
+    order_by,
+    page_size,
 )
 from app.http.shapes.described import Described
 from app.http.shapes.search_shapes import FOUND_INSTANCES
@@ -74,31 +77,19 @@ class InstanceSearchSchema(CallSchema):
         "state",
         "Only instances in this state: `healthy`, `unhealthy` (in service, but unhealthy) or `disabled`.",
         None,
-        validate=validate.OneOf([*InstanceState], error=f"it should be one of {', '.join(InstanceState)}"),
+        validate=one_of(InstanceState),
     )
     source = Trimmed(
         "source",
         "Only instances that came this way: `HTTP`, `gRPC` or `persistent`.",
         None,
-        validate=validate.OneOf([*Source], error=f"it should be one of {', '.join(Source)}"),
+        validate=one_of(Source),
     )
     namespace = Trimmed("namespaceId", "The id of the only namespace to look in; all without it.", "")
     service = Trimmed("serviceName", f"{SERVICE_NAME_TEXT} Only its instances, in `public` without a namespace.", "")
     cluster = Trimmed("clusterName", CLUSTER_NAME_TEXT, "")
-    order = Trimmed(
-        "orderBy",
-        f"The column to sort by: {', '.join(f'`{one}`' for one in ORDERS)}.",
-        "service",
-        validate=validate.OneOf([*ORDERS], error=f"it should be one of {', '.join(ORDERS)}"),
-    )
-    descending = StrictFlag("descending", "The greatest first.", False)
-    page = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
-    size = Number(
-        "pageSize",
-        PAGE_SIZE_TEXT,
-        PAGE_SIZE,
-        validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be from 1 to {PAGE_SIZE_MAX}"),
-    )
+    order, descending = order_by(ORDERS, "service"), DESCENDING
+    page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_SIZE_MAX)
 
 
 @route(
@@ -178,11 +169,21 @@ def _row(services: Services, hit: Hit) -> dict[str, Any]:
     }
 
 
+def healthy_in(view: ServiceView) -> int:
+    """Return the number of a service's healthy instances."""
+    return sum(one.healthy for one in view.instances)
+
+
+def unhealthy_in(view: ServiceView) -> int:
+    """Return the number of a service's unhealthy instances that nobody disabled."""
+    return sum(map(is_unhealthy, view.instances))
+
+
 def _service(view: ServiceView) -> dict[str, Any]:
     return {
         "namespaceId": view.namespace,
         "serviceName": view.full_name,
         "instanceCount": len(view.instances),
-        "healthyInstanceCount": sum(one.healthy for one in view.instances),
-        "unhealthyInstanceCount": sum(map(is_unhealthy, view.instances)),
+        "healthyInstanceCount": healthy_in(view),
+        "unhealthyInstanceCount": unhealthy_in(view),
     }

@@ -3,34 +3,23 @@
 from collections.abc import Callable
 from typing import Any
 
-from marshmallow import validate
-
 from app.auth.access_rules import READ, Target, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
-from app.http.input.fields import Flag, Number, PatternText, StrictFlag, Trimmed
-from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, NamespaceSchema, load_parameters
+from app.http.input.fields import Flag, PatternText
+from app.http.input.schemas import DESCENDING, PAGE_NO, NamespaceSchema, load_parameters, order_by, page_size
 from app.http.input.values import NamePattern, literal_pattern
 from app.http.shapes.described import Described
 from app.http.shapes.search_shapes import FOUND_SERVICES
 from app.http.v1.catalog import counted_service
-from app.http.v1.search import PAGE_SIZE, PAGE_SIZE_MAX
+from app.http.v1.search import PAGE_SIZE, PAGE_SIZE_MAX, healthy_in, unhealthy_in
 from app.http.v1.service import is_found
 from app.naming.model.keys import GROUP_SPLITTER, group_of, short_name_of
 from app.naming.model.model import ServiceView
-from app.naming.registry.union import is_unhealthy
 from app.naming.wire.service_info import shows_all_healthy
 from distro.timing.sliced import paced
 
 PATH = "/v1/ns/service/search"
-
-
-def _healthy(view: ServiceView) -> int:
-    return sum(one.healthy for one in view.instances)
-
-
-def _unhealthy(view: ServiceView) -> int:
-    return sum(map(is_unhealthy, view.instances))
 
 
 ORDERS: dict[str, Callable[[ServiceView], Any]] = {
@@ -38,9 +27,9 @@ ORDERS: dict[str, Callable[[ServiceView], Any]] = {
     "group": lambda view: group_of(view.full_name),
     "clusters": lambda view: len(view.clusters),
     "instances": lambda view: len(view.instances),
-    "healthy": _healthy,
-    "unhealthy": _unhealthy,
-    "protection": lambda view: shows_all_healthy(_healthy(view), len(view.instances), view.protect_threshold),
+    "healthy": healthy_in,
+    "unhealthy": unhealthy_in,
+    "protection": lambda view: shows_all_healthy(healthy_in(view), len(view.instances), view.protect_threshold),
 }
 """The columns by which a page can be sorted. Of equal ones the order is that of group and name."""
 
@@ -52,20 +41,8 @@ class ServiceSearchSchema(NamespaceSchema):
     )
     filled = Flag("hasInstances", "Only services with instances.", False)
     unhealthy = Flag("hasUnhealthy", "Only services with unhealthy instances; disabled ones are no fault.", False)
-    order = Trimmed(
-        "orderBy",
-        f"The column to sort by: {', '.join(f'`{one}`' for one in ORDERS)}.",
-        "name",
-        validate=validate.OneOf([*ORDERS], error=f"it should be one of {', '.join(ORDERS)}"),
-    )
-    descending = StrictFlag("descending", "The greatest first.", False)
-    page = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
-    size = Number(
-        "pageSize",
-        PAGE_SIZE_TEXT,
-        PAGE_SIZE,
-        validate=validate.Range(1, PAGE_SIZE_MAX, error=f"it should be from 1 to {PAGE_SIZE_MAX}"),
-    )
+    order, descending = order_by(ORDERS, "name"), DESCENDING
+    page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_SIZE_MAX)
 
 
 @route(
@@ -84,13 +61,13 @@ def search_services(call: Call, services: Services) -> Answer:
     if values["filled"]:
         views = [view for view in views if view.instances]
     if values["unhealthy"]:
-        views = [view for view in paced(views) if _unhealthy(view)]
+        views = [view for view in paced(views) if unhealthy_in(view)]
     key = ORDERS[values["order"]]
     keys = {view.full_name: key(view) for view in paced(views)}
     views.sort(key=lambda view: keys[view.full_name], reverse=values["descending"])
     first = (values["page"] - 1) * values["size"]
     page = views[first : first + values["size"]]
-    listed = [{**counted_service(view), "unhealthyInstanceCount": _unhealthy(view)} for view in page]
+    listed = [{**counted_service(view), "unhealthyInstanceCount": unhealthy_in(view)} for view in page]
     return json_reply({"serviceList": listed, "count": len(views)})
 
 

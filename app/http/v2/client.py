@@ -7,13 +7,11 @@ persistent, as in Nacos 2. Subscribers over UDP are under ``/v1/ns/service/subsc
 from collections.abc import Mapping
 from typing import Any
 
-from marshmallow import validate
-
 from app.auth.access_rules import READ, admin, naming
 from app.http.api.call import Answer, Call, Services
-from app.http.input.fields import PRESENT, Number, Trimmed
+from app.http.input.fields import PRESENT, Trimmed
 from app.http.input.params import check_numbers
-from app.http.input.schemas import PAGE_NO_TEXT, PAGE_SIZE_TEXT, CallSchema, NeededServiceSchema, load_parameters
+from app.http.input.schemas import PAGE_NO, CallSchema, NeededServiceSchema, load_parameters, page_size
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import (
     CLIENT,
@@ -60,13 +58,7 @@ class ClientAddressSchema(CallSchema):
 
 class ClientSearchSchema(CallSchema):
     contained = Trimmed("clientId", CLIENT_ID_TEXT, "")
-    page = Number("pageNo", PAGE_NO_TEXT, 1, validate=validate.Range(min=1, error="it should be 1 or more"))
-    size = Number(
-        "pageSize",
-        PAGE_SIZE_TEXT,
-        CLIENTS_PAGE_SIZE,
-        validate=validate.Range(1, CLIENTS_PAGE_SIZE_MAX, error=f"it should be from 1 to {CLIENTS_PAGE_SIZE_MAX}"),
-    )
+    page, size = PAGE_NO, page_size(CLIENTS_PAGE_SIZE, CLIENTS_PAGE_SIZE_MAX)
 
 
 @result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(CLIENT_IDS))
