@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
+from app.rows.summary import Summary
+from app.tools.audit.check import check as checks
 from tests.spark.conftest import NIGHT, Checking
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 from tests.support.tiny_server import Given, tiny_server
@@ -23,6 +26,36 @@ WORDS = {
 }
 
 
+Verdicts = dict[str, Summary | checks.CannotJudge]
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> Verdicts:
+    """The verdict of each night that Spark has judged in a test that uses ``judged_once``."""
+    return {}
+
+
+@pytest.fixture
+def judged_once(verdicts: Verdicts, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Spark judge each night only once; each test runs everything after the verdict itself."""
+    judge = checks.judge
+
+    def known(spark: Any, asked: checks.NightCheck, results: Any) -> Summary:
+        assert asked.night
+        if asked.night not in verdicts:
+            try:
+                verdicts[asked.night] = judge(spark, asked, results)
+            except checks.CannotJudge as reason:
+                verdicts[asked.night] = reason
+        verdict = verdicts[asked.night]
+        if isinstance(verdict, checks.CannotJudge):
+            raise verdict
+        return verdict
+
+    monkeypatch.setattr(checks, "judge", known)
+
+
+@pytest.mark.usefixtures("judged_once")
 @pytest.mark.parametrize("form", list(WORDS))
 def test_the_nights_of_a_fault(form: str, tmp_path: Path, check: Checking) -> None:
     metrics = tmp_path / "rollcall.prom"

@@ -52,7 +52,7 @@ def write_sick_member(folder: Path) -> None:
     write_dump(folder / "dumps", {ONE: whole, TWO: whole, THREE: sick})
 
 
-def test_a_lost_service_is_one_group_and_comes_first(tmp_path: Path, check: Checking) -> None:
+def test_a_lost_service_is_one_group_that_comes_first_in_summary_and_page(tmp_path: Path, check: Checking) -> None:
     write_sick_member(tmp_path)
     code, _ = check()
     summary = summary_of(tmp_path)
@@ -72,11 +72,7 @@ def test_a_lost_service_is_one_group_and_comes_first(tmp_path: Path, check: Chec
     members = [(one["member"], one["finding_class"], one["findings"], one["services"]) for one in summary.by_member]
     assert members == [(THREE, "MISSING", 43, 2), (THREE, "EXTRA", 2, 1)]
     assert (summary.dumps, summary.results) == (str(tmp_path / "dumps"), str(tmp_path / "out"))
-
-
-def test_the_page_tells_the_sick_member_and_its_commands(tmp_path: Path, check: Checking) -> None:
-    write_sick_member(tmp_path)
-    check()
+    # The page tells the same of the sick member, and has its commands.
     page = page_of(tmp_path)
     assert "lacks 43 instances, has 2 that it should not have" in page
     assert "lost all 40 instances" in page

@@ -10,6 +10,9 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("pyspark")
+
+from tests.support.spark_cluster import QUICK_JAVA
+
 pytestmark = [pytest.mark.spark]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -80,7 +83,12 @@ def test_a_submitted_job_keeps_its_master_and_gets_our_settings(tmp_path: Path) 
         pytest.skip("no java on PATH")
     submit = Path(sys.executable).with_name("spark-submit")
     options = ("--master", "local[1]", "--conf", "spark.sql.shuffle.partitions=7", "--conf", "spark.ui.enabled=false")
-    environ = {"PATH": os.environ["PATH"], "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    environ = {
+        **QUICK_JAVA,
+        "PATH": os.environ["PATH"],
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
     done = run(tmp_path, environ, (str(submit), *options))
     assert done.returncode == 0, done.stderr
     told = json.loads((tmp_path / "told.json").read_text())

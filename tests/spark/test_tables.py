@@ -231,13 +231,21 @@ def test_what_became_of_an_earlier_night_costs_its_history_and_no_verdict(
     assert (code, f"changed after the night {NIGHTS[0]}: the history begins again" in text) == (1, True)
 
 
+@pytest.fixture(scope="module")
+def judged_nights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two nights of a month, and one of the next: their dumps and their results, for tests that copy them."""
+    folder = tmp_path_factory.mktemp("nights")
+    for number, night in enumerate(NIGHTS):
+        dump(folder, night, 2.0, *[3.0] * number)
+        judged(spark, folder, night)
+    return folder
+
+
 class TestCompaction:
     @pytest.fixture
-    def three_nights(self, spark: "SparkSession", tmp_path: Path) -> None:
-        """Two nights of a month, and one of the next."""
-        for number, night in enumerate(NIGHTS):
-            dump(tmp_path, night, 2.0, *[3.0] * number)
-            judged(spark, tmp_path, night)
+    def three_nights(self, judged_nights: Path, tmp_path: Path) -> None:
+        """The judged nights in this test's folder: a commit names its files by their paths below the folder."""
+        shutil.copytree(judged_nights, tmp_path, dirs_exist_ok=True)
 
     @pytest.mark.usefixtures("three_nights")
     def test_a_month_becomes_one_file_for_each_table(
