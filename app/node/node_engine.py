@@ -24,7 +24,7 @@ from app.naming.model.keys import parse_datum_key
 from app.naming.service import NamingService
 from app.node.node_parts import Domain, Engine, NodeClock, NodeKinds
 from app.peers.beats import BeatCollector
-from app.peers.grpc_clients import ClientAgent
+from app.peers.grpc_clients import ClientAgent, NacosClientAgent
 from app.peers.grpc_links import GrpcLinks
 from app.peers.small_datums import SmallSends
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
@@ -67,9 +67,10 @@ def build_engine(
         lambda client_id: domain.clients.copies.forget(client_id, absent=True),
     )
     nacos_1 = NacosOneNames()
-    built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls, nacos_1)
+    built, small_sends = build_components(
+        settings, clock, domain, made, cluster, links, signer, tls, nacos_1, address_clients
+    )
     components.update(built)
-    components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
     runtime = made.runtime(reports, cluster.note_behind)
     return Engine(
@@ -218,6 +219,7 @@ def build_components(
     signer: MemberSigner,
     tls: NodeTls,
     nacos_1: NacosOneNames,
+    address_clients: HttpClients,
 ) -> tuple[dict[str, Component], SmallSends]:
     """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers.
 
@@ -245,8 +247,10 @@ def build_components(
     client_codec = ClientCodec()
     over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
     over_grpc: ClientAgent | None = None
+    to_nacos: NacosClientAgent | None = None
     if links is not None and (rpc := settings.rpc) is not None:
-        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max)
+        parts = over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max
+        over_grpc, to_nacos = ClientAgent(*parts), NacosClientAgent(*parts)
     registry = domain.registry
     list_store = InstanceListStore(registry.lists, registry.replication, registry.upkeep, domain.notify.publish)
     list_agent = InstanceListAgent(domain.naming.service_view, nacos_1, **agent_parts(domain.instance_codec))
@@ -262,6 +266,7 @@ def build_components(
         CLIENTS: client_component(
             domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc
         ),
+        HTTP_CLIENTS: http_client_component(address_clients, domain.writer, to_nacos or over_http, to_nacos),
     }, small_sends
 
 

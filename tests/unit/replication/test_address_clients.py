@@ -303,8 +303,7 @@ class TestComponent:
         bed.register(A_SERVICE)
         bed.register(A_SERVICE, "10.9.0.2")
         bed.tick()
-        carrier = Component(NOTHING, NOTHING, NOTHING)
-        more = {HTTP_CLIENTS: http_client_component(bed.index, ME, carrier)}
+        more = {HTTP_CLIENTS: http_client_component(bed.index, ME, NOTHING, NOTHING)}
         kinds = {C: frozenset({CAPABILITY_CLIENTS_ONLY}), D: frozenset[str]()}
         engine = Engine(*peers, kinds=kinds, more=more)
         engine.hear()
@@ -359,6 +358,20 @@ class TestComponent:
         assert isinstance(send, SyncData)
         assert (send.peer, send.resource_type, send.keys) == (C, HTTP_CLIENTS, (client_key(TWO),))
 
+    def test_one_that_waits_is_not_sent_once_a_member_of_our_kind_runs_at_the_address(self) -> None:
+        """It would take the address for a client with a connection, and this member would tell all that it is gone."""
+        _, engine = self.make(C)
+        engine.protocol.sync({DistroKey(HTTP_CLIENTS, client_key(ONE)): None}, engine.now_ms)
+        [send] = engine.tick()
+        assert isinstance(send, SyncData)
+        engine.protocol.sync({DistroKey(HTTP_CLIENTS, client_key(TWO)): None}, engine.now_ms)
+        engine.kinds = {}
+        engine.hear(C)
+        engine.protocol.on_sync_done(send, Outcome.FAILED, Received(), engine.now_ms)
+        sends = [one for one in engine.tick(1_000) if isinstance(one, SyncData)]
+        assert [one for one in sends if one.resource_type == HTTP_CLIENTS] == []
+        assert engine.stats.sync_dropped == 2
+
     def test_of_a_client_that_is_gone_the_store_says_so(self) -> None:
         bed, _ = self.make(C)
         store, codec = HttpClientStore(bed.index, ME), ClientCodec()
@@ -371,7 +384,7 @@ class TestComponent:
 
     def test_nothing_is_taken_from_a_member(self) -> None:
         bed, _ = self.make(C)
-        component = http_client_component(bed.index, ME, Component(NOTHING, NOTHING, NOTHING))
+        component = http_client_component(bed.index, ME, NOTHING, NOTHING)
         datum = Datum(client_key(ONE), NO_VERSION, None)
         with pytest.raises(CodecError):
             component.store.apply(datum, None, 0)
