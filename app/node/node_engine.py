@@ -99,7 +99,6 @@ def build_engine(
             domain.clients.copies,
             address_clients,
             clock,
-            cluster.capabilities,
             bodies,
         ),
         client_expiry=ClientExpiry(domain.clients.own, domain.clients.copies, reader.has_left, config.pause_ms),
@@ -244,13 +243,8 @@ def build_components(
             "sent": made.times.sent,
         }
 
-    client_codec = ClientCodec()
-    over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
-    over_grpc: ClientAgent | None = None
-    to_nacos: NacosClientAgent | None = None
-    if links is not None and (rpc := settings.rpc) is not None:
-        parts = over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max
-        over_grpc, to_nacos = ClientAgent(*parts), NacosClientAgent(*parts)
+    over_http = DistroHttpAgent(**agent_parts(ClientCodec()), resource_type=CLIENTS)
+    over_grpc, to_nacos = client_agents(settings, clock, cluster, links, over_http)
     registry = domain.registry
     list_store = InstanceListStore(registry.lists, registry.replication, registry.upkeep, domain.notify.publish)
     list_agent = InstanceListAgent(domain.naming.service_view, nacos_1, **agent_parts(domain.instance_codec))
@@ -264,22 +258,38 @@ def build_components(
             taken_by=frozenset({MemberKind.OWN}),
         ),
         CLIENTS: client_component(
-            domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc
+            domain,
+            settings.self_address,
+            made.reader.has_left,
+            address_clients.holds,
+            over_grpc or over_http,
+            over_grpc,
         ),
         HTTP_CLIENTS: http_client_component(address_clients, domain.writer, to_nacos or over_http, to_nacos),
     }, small_sends
+
+
+def client_agents(
+    settings: Settings, clock: Clock, cluster: Membership, links: GrpcLinks | None, over_http: DistroHttpAgent
+) -> tuple[ClientAgent, NacosClientAgent] | tuple[None, None]:
+    """Make the ways of clients over gRPC, to all members and to real Nacos alone; none without gRPC."""
+    if links is None or settings.rpc is None:
+        return None, None
+    parts = over_http, links, ClientCodec(), clock, cluster.release, settings.rpc.cluster.message_bytes_max
+    return ClientAgent(*parts), NacosClientAgent(*parts)
 
 
 def client_component(
     domain: Domain,
     self_address: str,
     has_left: Callable[[str], bool],
+    is_listed: Callable[[str], bool],
     agent: DistroTransportAgent,
     callbacks: DistroCallbackAgent | None,
 ) -> Component:
     """Make the resource type of clients with connections."""
     clients = domain.clients
-    store = ClientStore(clients.table, clients.own, clients.copies, self_address, has_left)
+    store = ClientStore(clients.table, clients.own, clients.copies, self_address, has_left, is_listed)
     return Component(
         store,
         ClientCodec(),

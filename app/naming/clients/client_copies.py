@@ -156,6 +156,27 @@ class ClientCopies:
             return publication
         return Publication(publication.instances, publication.batch, publication.at_ms, service.version)
 
+    def hand_to(self, client_id: str, member: str) -> None:
+        """Note which real Nacos speaks for a copy or a removal that came from another one (R8).
+
+        Real Nacos does not say whose clients a snapshot has, and the client of an address moves among its members.
+        """
+        table = self._table
+        known = table.version(client_id)
+        if known is None or not is_of_nacos(known) or known.writer == member:
+            return
+        with table.lock:
+            known = table.version(client_id)
+            if known is None or not is_of_nacos(known):
+                return
+            version = replace(known, writer=member)
+            client = table.client(client_id)
+            if client is None:
+                table.remember(client_id, version, self._now_ms())
+                return
+            table.set_version(client, version)
+            table.copy_writers.add(member)
+
     # --- confirming -------------------------------------------------------------------------------
 
     def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
@@ -300,6 +321,11 @@ class ClientCopies:
     def _publish_all(self, events: Iterable[Event]) -> None:
         for event in events:
             self._publish(event)
+
+
+def is_of_nacos(version: Version) -> bool:
+    """Return whether a real Nacos wrote a version: it has no runs."""
+    return "~" not in version.writer
 
 
 def _member_of(writer: str) -> str:
