@@ -159,23 +159,20 @@ class ClientCopies:
     def hand_to(self, client_id: str, member: str) -> None:
         """Note which real Nacos speaks for a copy or a removal that came from another one (R8).
 
-        Real Nacos does not say whose clients a snapshot has, and the client of an address moves among its members.
+        Real Nacos does not say whose clients a snapshot has, and the client of an address moves among its members. The
+        latter may also come back after a removal by any member.
         """
         table = self._table
         known = table.version(client_id)
-        if known is None or not is_of_nacos(known) or known.writer == member:
+        if known is None or known.writer == member:
             return
         with table.lock:
-            known = table.version(client_id)
-            if known is None or not is_of_nacos(known):
-                return
-            version = replace(known, writer=member)
-            client = table.client(client_id)
-            if client is None:
-                table.remember(client_id, version, self._now_ms())
-                return
-            table.set_version(client, version)
-            table.copy_writers.add(member)
+            client, removal = table.client(client_id), table.removal(client_id)
+            if client is not None and is_of_nacos(client.version):
+                table.set_version(client, replace(client.version, writer=member))
+                table.copy_writers.add(member)
+            elif client is None and removal is not None and (is_of_nacos(removal.version) or "#" in client_id):
+                table.forget_removal(client_id)
 
     # --- confirming -------------------------------------------------------------------------------
 

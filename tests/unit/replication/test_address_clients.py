@@ -504,6 +504,11 @@ class TestInThePlaceOfRealNacos:
     def test_a_client_that_nobody_confirms_is_gone(self, stored: Bed, client_id: str) -> None:
         assert self.removed(stored) == [ClientDisconnect(client_id, native=True)]
         assert stored.shown() == []
+        stored.node.take(REAL, client_id, encode_client(_state(client_id, A_SERVICE)))
+        is_address = "#" in client_id
+        assert stored.shown() == (["10.9.0.2"] if is_address else []), (
+            "an address beats again, no connection comes back"
+        )
 
     def test_no_copy_is_made_beside_our_own_list(self, bed: Bed) -> None:
         """All real Nacos would lose the instance when that copy's time is over."""
