@@ -24,7 +24,7 @@ from app.naming.model.keys import parse_datum_key
 from app.naming.service import NamingService
 from app.node.node_parts import Domain, Engine, NodeClock, NodeKinds
 from app.peers.beats import BeatCollector
-from app.peers.grpc_clients import ClientAgent
+from app.peers.grpc_clients import ClientAgent, NacosClientAgent
 from app.peers.grpc_links import GrpcLinks
 from app.peers.small_datums import SmallSends
 from app.replication.address_client_type import HTTP_CLIENTS, http_client_component
@@ -67,9 +67,10 @@ def build_engine(
         lambda client_id: domain.clients.copies.forget(client_id, absent=True),
     )
     nacos_1 = NacosOneNames()
-    built, small_sends = build_components(settings, clock, domain, made, cluster, links, signer, tls, nacos_1)
+    built, small_sends = build_components(
+        settings, clock, domain, made, cluster, links, signer, tls, nacos_1, address_clients
+    )
     components.update(built)
-    components[HTTP_CLIENTS] = http_client_component(address_clients, domain.writer, components[CLIENTS])
     receiver, bodies = made.receiver, LargeBodies(config.body_bytes_max)
     runtime = made.runtime(reports, cluster.note_behind)
     return Engine(
@@ -98,7 +99,6 @@ def build_engine(
             domain.clients.copies,
             address_clients,
             clock,
-            cluster.capabilities,
             bodies,
         ),
         client_expiry=ClientExpiry(domain.clients.own, domain.clients.copies, reader.has_left, config.pause_ms),
@@ -218,6 +218,7 @@ def build_components(
     signer: MemberSigner,
     tls: NodeTls,
     nacos_1: NacosOneNames,
+    address_clients: HttpClients,
 ) -> tuple[dict[str, Component], SmallSends]:
     """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers.
 
@@ -242,11 +243,8 @@ def build_components(
             "sent": made.times.sent,
         }
 
-    client_codec = ClientCodec()
-    over_http = DistroHttpAgent(**agent_parts(client_codec), resource_type=CLIENTS)
-    over_grpc: ClientAgent | None = None
-    if links is not None and (rpc := settings.rpc) is not None:
-        over_grpc = ClientAgent(over_http, links, client_codec, clock, cluster.release, rpc.cluster.message_bytes_max)
+    over_http = DistroHttpAgent(**agent_parts(ClientCodec()), resource_type=CLIENTS)
+    over_grpc, to_nacos = client_agents(settings, clock, cluster, links, over_http)
     registry = domain.registry
     list_store = InstanceListStore(registry.lists, registry.replication, registry.upkeep, domain.notify.publish)
     list_agent = InstanceListAgent(domain.naming.service_view, nacos_1, **agent_parts(domain.instance_codec))
@@ -260,21 +258,38 @@ def build_components(
             taken_by=frozenset({MemberKind.OWN}),
         ),
         CLIENTS: client_component(
-            domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc
+            domain,
+            settings.self_address,
+            made.reader.has_left,
+            address_clients.holds,
+            over_grpc or over_http,
+            over_grpc,
         ),
+        HTTP_CLIENTS: http_client_component(address_clients, domain.writer, to_nacos or over_http, to_nacos),
     }, small_sends
+
+
+def client_agents(
+    settings: Settings, clock: Clock, cluster: Membership, links: GrpcLinks | None, over_http: DistroHttpAgent
+) -> tuple[ClientAgent, NacosClientAgent] | tuple[None, None]:
+    """Make the ways of clients over gRPC, to all members and to real Nacos alone; none without gRPC."""
+    if links is None or settings.rpc is None:
+        return None, None
+    parts = over_http, links, ClientCodec(), clock, cluster.release, settings.rpc.cluster.message_bytes_max
+    return ClientAgent(*parts), NacosClientAgent(*parts)
 
 
 def client_component(
     domain: Domain,
     self_address: str,
     has_left: Callable[[str], bool],
+    is_listed: Callable[[str], bool],
     agent: DistroTransportAgent,
     callbacks: DistroCallbackAgent | None,
 ) -> Component:
     """Make the resource type of clients with connections."""
     clients = domain.clients
-    store = ClientStore(clients.table, clients.own, clients.copies, self_address, has_left)
+    store = ClientStore(clients.table, clients.own, clients.copies, self_address, has_left, is_listed)
     return Component(
         store,
         ClientCodec(),

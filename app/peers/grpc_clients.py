@@ -226,6 +226,35 @@ class ClientAgent:
         return [_datum(peer, state) for state in states]
 
 
+class NacosClientAgent(ClientAgent):
+    """The ClientAgent of the clients that only real Nacos takes: its calls fail while no real Nacos answers them.
+
+    A member of our own kind may already run at the address where this one still expects real Nacos. It would take the
+    frames of these clients for those of clients with connections.
+    """
+
+    def takes(self, peer: str) -> bool:
+        return self._links.is_nacos(peer)
+
+    def _start(
+        self,
+        peer: str,
+        operation: DataOperation,
+        body: bytes,
+        timeout_ms: int,
+        over_http: Callable[[], Received],
+        done: Done,
+    ) -> None:
+        done(_no_nacos(peer))
+
+    def _check_takes_http(self, peer: str) -> None:
+        raise _no_nacos(peer)
+
+
+def _no_nacos(peer: str) -> LinkClosed:
+    return LinkClosed(f"no connection to a real Nacos at {peer}")
+
+
 def _datum(peer: str, state: ClientState) -> Datum:
     """Return the datum of a client from a real Nacos, which need not be the member with the client's connection."""
     version = Version(1, 1, peer)

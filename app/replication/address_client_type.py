@@ -6,7 +6,7 @@ from app.naming.clients.client_model import ClientSnapshot
 from app.replication.address_clients import HttpClients, tag_of
 from app.replication.client_type import ClientCodec, client_id_of, client_key
 from distro.model.errors import CodecError
-from distro.model.ports import Component
+from distro.model.ports import Component, DistroCallbackAgent, DistroTransportAgent
 from distro.model.stores import DistroStore
 from distro.model.types import Datum, MemberKind, Merged, Version
 
@@ -62,12 +62,14 @@ class HttpClientStore(DistroStore):
         """Forget nothing: the instance lists determine which clients exist."""
 
 
-def http_client_component(clients: HttpClients, writer: str, carrier: Component) -> Component:
-    """Return the index as a resource type, which travels in the same way as ``carrier``: clients with connections."""
+def http_client_component(
+    clients: HttpClients, writer: str, agent: DistroTransportAgent, callbacks: DistroCallbackAgent | None
+) -> Component:
+    """Return the index as a resource type. ``agent``, ``callbacks``: reach members of real Nacos alone."""
     return Component(
         HttpClientStore(clients, writer),
         ClientCodec(),
-        carrier.agent,
-        callbacks=carrier.callbacks,
+        agent,
+        callbacks=callbacks,
         taken_by=frozenset({MemberKind.NACOS_2}),
     )

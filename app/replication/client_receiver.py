@@ -3,7 +3,7 @@
 A member of our own kind sends frames of versioned datums; real Nacos sends one client per call, without a version.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from app.naming.clients.client_codec import (
@@ -13,16 +13,16 @@ from app.naming.clients.client_codec import (
     encode_client,
     encode_snapshot,
 )
-from app.naming.clients.client_copies import ClientCopies
+from app.naming.clients.client_copies import ClientCopies, is_of_nacos
 from app.naming.clients.client_model import ClientSnapshot, ClientState
 from app.naming.clients.client_table import ClientTable
 from app.naming.model.json_fields import parse_json
 from app.replication.address_clients import HttpClients
-from app.replication.client_type import CLIENTS, ClientCodec, client_key, member_of
+from app.replication.client_type import CLIENTS, ClientCodec, client_key
 from app.replication.large_bodies import LargeBodies
 from distro.model.errors import CodecError
 from distro.model.ports import Clock
-from distro.model.types import CAPABILITY_VERSIONS, NO_VERSION, Datum
+from distro.model.types import NO_VERSION, Datum
 from distro.receive.receive import DistroReceiver
 from distro.wire.codec import (
     decode_frame,
@@ -35,7 +35,7 @@ from distro.wire.codec import (
 
 
 class ClientReceiver:
-    """Takes, verifies and serves clients. ``capabilities`` returns the capabilities that a member advertised."""
+    """Takes, verifies and serves clients."""
 
     def __init__(
         self,
@@ -44,7 +44,6 @@ class ClientReceiver:
         copies: ClientCopies,
         http_clients: HttpClients,
         clock: Clock,
-        capabilities: Callable[[str], frozenset[str]],
         bodies: LargeBodies,
     ) -> None:
         self._receiver = receiver
@@ -52,7 +51,6 @@ class ClientReceiver:
         self._copies = copies
         self._http_clients = http_clients
         self._clock = clock
-        self._capabilities = capabilities
         self._bodies = bodies
         self._codec = ClientCodec()
 
@@ -117,8 +115,10 @@ class ClientReceiver:
         if not is_own and self._table.client(client_id) is not None:
             self._receive(sent_by, client_id, None)
 
-    def confirm(self, content: bytes) -> bool:
+    def confirm(self, sent_by: str, content: bytes) -> bool:
         """Return whether a client is stored here with its member's revision. If so, restart the copy's expiry.
+
+        Only the member of a client confirms it: that is ``sent_by`` from now on.
 
         Raises:
             CodecError: the content cannot be read.
@@ -126,6 +126,8 @@ class ClientReceiver:
         client_id, revision = decode_verify(content)
         if self._http_clients.holds(client_id):
             return True  # the member repeats our own report of the client
+        if sent_by:
+            self._copies.hand_to(client_id, sent_by)
         return self._copies.confirm_revision(client_id, revision, self._clock.monotonic_ms())
 
     def client(self, client_id: str) -> bytes | None:
@@ -148,16 +150,14 @@ class ClientReceiver:
     def _receive(self, sent_by: str, client_id: str, state: ClientState | None) -> None:
         key = client_key(client_id)
         datum = Datum(key, NO_VERSION, ClientSnapshot(NO_VERSION, None, state))
-        sender = self._writer_of(client_id) or sent_by
+        if sent_by:
+            self._copies.hand_to(client_id, sent_by)
+        sender = sent_by or self._nacos_of(client_id)
         received = self._receiver.receive(CLIENTS, sender, [datum], self._clock.monotonic_ms())
         for reason in received.failed.values():
             raise CodecError(reason)
 
-    def _writer_of(self, client_id: str) -> str:
-        """Return the member of real Nacos that a client was stored for, empty if none; others of them may send it, too.
-
-        A client of HTTP instances moves between these members, and a snapshot holds the clients of all of them.
-        """
+    def _nacos_of(self, client_id: str) -> str:
+        """Return the real Nacos that a client was stored for; empty if none."""
         version = self._table.version(client_id)
-        member = member_of(version) if version is not None else ""
-        return "" if not member or CAPABILITY_VERSIONS in self._capabilities(member) else member
+        return version.writer if version is not None and is_of_nacos(version) else ""

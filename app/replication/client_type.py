@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_codec import check_client_id, decode_client, encode_client, own_fields
-from app.naming.clients.client_copies import ClientCopies
+from app.naming.clients.client_copies import ClientCopies, is_of_nacos
 from app.naming.clients.client_model import REVISION_MAX, ClientInfo, ClientSnapshot
 from app.naming.clients.client_table import EPOCH, ClientTable
 from app.naming.clients.own_clients import OwnClients
@@ -52,13 +52,18 @@ class ClientStore(DistroStore):
         copies: ClientCopies,
         self_address: str,
         has_left: Callable[[str], bool],
+        is_listed: Callable[[str], bool] = lambda _client_id: False,
     ) -> None:
-        """``has_left``: returns whether a writer, one member's run, is known to be over."""
+        """``has_left``: returns whether a writer, one member's run, is known to be over.
+
+        ``is_listed``: returns whether a client is the address of instances in our own lists.
+        """
         self._table = table
         self._own = own
         self._copies = copies
         self._self_address = self_address
         self._has_left = has_left
+        self._is_listed = is_listed
 
     def version(self, key: str) -> Version | None:
         version = self._table.version(client_id_of(key))
@@ -133,6 +138,11 @@ class ClientStore(DistroStore):
 
     def apply(self, datum: Datum, expected: Version | None, now_ms: int) -> bool:
         client_id, snapshot = _parts(datum)
+        if snapshot.state is not None and "#" in client_id:
+            # A member of our kind sends clients of addresses to real Nacos alone: it meant this one for such (R8).
+            is_misled = not is_of_nacos(snapshot.version)
+            if is_misled or self._is_listed(client_id):
+                return True
         if snapshot.version.writer == self._table.writer and expected is None:
             # This run knows neither such a client nor that it had one (R10).
             self._copies.add_tombstone(client_id, snapshot.version)

@@ -142,6 +142,12 @@ class PeerTrace:
         for key in [key for key in self._refused if not is_ours(key)]:
             del self._refused[key]
 
+    def leave_out(self, keys: Iterable[DistroKey]) -> None:
+        """Drop these keys: the peer does not take them any more."""
+        for key in keys:
+            self._waiting.pop(key, None)
+            self._refused.pop(key, None)
+
     def drop(self) -> None:
         """Drop all, as the peer cannot be reached: it is compared when it is back, and what it lacks is fetched."""
         self.not_counted += self.unapplied()

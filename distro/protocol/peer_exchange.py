@@ -122,6 +122,9 @@ class PeerExchange:
         keys = queue.take_sync(now_ms, self._config.batch_keys_max, self._config.sync_spacing_ms)
         if not keys:
             return None
+        if not self._peers.takes(peer, keys[0].resource_type):
+            self._drop(peer, keys)
+            return None
         queue.in_flight = tuple(keys)
         self._peers.traces[peer].begun(keys)
         self._stats.sync_sent += 1
@@ -135,6 +138,11 @@ class PeerExchange:
             self._rights.passed_on(keys),
             self._turn,
         )
+
+    def _drop(self, peer: str, keys: list[DistroKey]) -> None:
+        """Drop keys that waited while another member came to run at the peer's address: its kind takes none of them."""
+        self._stats.sync_dropped += len(keys)
+        self._peers.traces[peer].leave_out(keys)
 
     # --- ends of calls ---------------------------------------------------------------------------
 

@@ -109,6 +109,10 @@ class PeerTable:
         known = self.is_own_kind(peer) and member is not None and CAPABILITY_DIGESTS in member.capabilities
         return known and self._parts.rules.compares_digests
 
+    def takes(self, peer: str, resource_type: str) -> bool:
+        """Return whether the peer, of the kind that it is now, gets data of the resource type."""
+        return self._members.kind(peer) in self._parts.components[resource_type].taken_by
+
     def types_for(self, peer: str) -> tuple[str, ...]:
         """Return the resource types of which the peer gets data."""
         kind = self._members.kind(peer)

@@ -156,6 +156,24 @@ class ClientCopies:
             return publication
         return Publication(publication.instances, publication.batch, publication.at_ms, service.version)
 
+    def hand_to(self, client_id: str, member: str) -> None:
+        """Note which real Nacos speaks for a copy or a removal that came from another one (R8).
+
+        Real Nacos does not say whose clients a snapshot has, and the client of an address moves among its members. The
+        latter may also come back after a removal by any member.
+        """
+        table = self._table
+        known = table.version(client_id)
+        if known is None or known.writer == member:
+            return
+        with table.lock:
+            client, removal = table.client(client_id), table.removal(client_id)
+            if client is not None and is_of_nacos(client.version):
+                table.set_version(client, replace(client.version, writer=member))
+                table.copy_writers.add(member)
+            elif client is None and removal is not None and (is_of_nacos(removal.version) or "#" in client_id):
+                table.forget_removal(client_id)
+
     # --- confirming -------------------------------------------------------------------------------
 
     def confirm(self, client_ids: Iterable[str], now_ms: int) -> None:
@@ -300,6 +318,11 @@ class ClientCopies:
     def _publish_all(self, events: Iterable[Event]) -> None:
         for event in events:
             self._publish(event)
+
+
+def is_of_nacos(version: Version) -> bool:
+    """Return whether a real Nacos wrote a version: it has no runs."""
+    return "~" not in version.writer
 
 
 def _member_of(writer: str) -> str:

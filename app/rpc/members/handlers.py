@@ -118,7 +118,7 @@ class MemberHandlers:
             case DataOperation.DELETE:
                 receiver.remove(sent_by, client_id)
             case DataOperation.VERIFY:
-                if not receiver.confirm(content):
+                if not receiver.confirm(sent_by, content):
                     return failure(VERIFY_FAILED)
             case DataOperation.QUERY:
                 return success(receiver.client(client_id), client_id)

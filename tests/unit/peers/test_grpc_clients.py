@@ -2,6 +2,8 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
@@ -11,11 +13,12 @@ from app.naming.clients.client_codec import decode_verify
 from app.naming.model.json_fields import Fields
 from app.peers import payload as wire
 from app.peers.distro_payload import RESPONSE, decode_request, failure, success
-from app.peers.grpc_clients import SIDE_BY_SIDE, ClientAgent
+from app.peers.grpc_clients import SIDE_BY_SIDE, ClientAgent, NacosClientAgent
+from app.peers.grpc_link import LinkClosed
 from app.peers.payload import Payload
 from app.replication.client_type import ClientCodec, client_key
 from distro.model.errors import TransportError
-from distro.model.types import Received
+from distro.model.types import Datum, Received
 from distro.timing.clock import SystemClock
 
 PEER = "10.0.0.9:8848"
@@ -106,3 +109,19 @@ def test_without_clients_there_is_no_call(agent: ClientAgent, links: SlowLinks) 
 
 def test_a_round_that_nobody_answers_failed(agent: ClientAgent, links: SlowLinks) -> None:
     assert isinstance(verify(agent, links, 0), TransportError)
+
+
+def test_clients_of_addresses_go_to_no_member_of_our_own_kind(links: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though this node may still expect real Nacos at the address: one of our kind took its place a moment ago."""
+    http: Any = SimpleNamespace(verify=pytest.fail, sync_data=pytest.fail)
+    agent = NacosClientAgent(http, links, ClientCodec(), SystemClock(), lambda _peer: "3.0.3", 1_000_000)
+    assert agent.takes(PEER)
+    assert verify(agent, links, len(KEYS)) == Received()
+    monkeypatch.setattr(links, "is_nacos", lambda _peer: False)
+    assert not agent.takes(PEER)
+    agent.start_verify(PEER, STAND, 1_000, links.results.append)
+    agent.start_sync(PEER, list[Datum](), 1_000, links.results.append)
+    assert [type(one) for one in links.results] == [LinkClosed, LinkClosed]
+    for call in (partial(agent.sync_data, PEER, [], 1_000), partial(agent.verify, PEER, STAND, 1_000)):
+        with pytest.raises(LinkClosed):
+            call()

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from app.naming.clients.client_codec import decode_client, encode_client, encode_verify
-from app.naming.clients.client_model import ClientState
-from app.naming.clients.clients import build_clients
+from app.naming.clients.client_model import ClientSnapshot, ClientState
+from app.naming.clients.clients import ClientExpiry, build_clients
+from app.naming.model.events import ClientDisconnect, Event
 from app.naming.model.keys import datum_key, instance_key
 from app.naming.model.model import NO_METADATA, Publication
 from app.naming.registry.operations import RegisterInstance
@@ -37,6 +38,7 @@ from distro.model.types import (
     Received,
     SyncData,
     Verify,
+    Version,
 )
 from distro.receive.receive import DistroReceiver
 from tests.support.engine import ME, SELF, B, C, Engine, NoEvents
@@ -57,20 +59,22 @@ class Bed:
         self.view: Any = NacosView(SELF, SELF)
         self.told: list[str] = []
         self.registry = Registry.of(ME)
-        self.clients = build_clients(self.registry, lambda: self.now_ms, lambda: 5, lambda _event: None)
+        self.events: list[Event] = []
+        self.clients = build_clients(self.registry, lambda: self.now_ms, lambda: 5, self.events.append)
         self.index = HttpClients(
             lambda: self.view,
             self.registry.lists,
             on_change=self.told.append,
             on_new=lambda client_id: self.clients.copies.forget(client_id, absent=True),
         )
+        parts = self.clients
+        self.store = ClientStore(parts.table, parts.own, parts.copies, SELF, lambda _writer: False, self.index.holds)
         self.node = ClientReceiver(
             self._receiver(),
             self.clients.table,
             self.clients.copies,
             self.index,
             self,
-            lambda _member: frozenset(),
             LargeBodies(1_000_000),
         )
         self.tick()
@@ -83,7 +87,7 @@ class Bed:
 
     def _receiver(self) -> DistroReceiver:
         part = Component(
-            ClientStore(self.clients.table, self.clients.own, self.clients.copies, SELF, lambda _writer: False),
+            self.store,
             ClientCodec(),
             NOTHING,
             taken_by=frozenset({MemberKind.OWN, MemberKind.NACOS_2}),
@@ -303,8 +307,7 @@ class TestComponent:
         bed.register(A_SERVICE)
         bed.register(A_SERVICE, "10.9.0.2")
         bed.tick()
-        carrier = Component(NOTHING, NOTHING, NOTHING)
-        more = {HTTP_CLIENTS: http_client_component(bed.index, ME, carrier)}
+        more = {HTTP_CLIENTS: http_client_component(bed.index, ME, NOTHING, NOTHING)}
         kinds = {C: frozenset({CAPABILITY_CLIENTS_ONLY}), D: frozenset[str]()}
         engine = Engine(*peers, kinds=kinds, more=more)
         engine.hear()
@@ -359,6 +362,20 @@ class TestComponent:
         assert isinstance(send, SyncData)
         assert (send.peer, send.resource_type, send.keys) == (C, HTTP_CLIENTS, (client_key(TWO),))
 
+    def test_one_that_waits_is_not_sent_once_a_member_of_our_kind_runs_at_the_address(self) -> None:
+        """It would take the address for a client with a connection, and this member would tell all that it is gone."""
+        _, engine = self.make(C)
+        engine.protocol.sync({DistroKey(HTTP_CLIENTS, client_key(ONE)): None}, engine.now_ms)
+        [send] = engine.tick()
+        assert isinstance(send, SyncData)
+        engine.protocol.sync({DistroKey(HTTP_CLIENTS, client_key(TWO)): None}, engine.now_ms)
+        engine.kinds = {}
+        engine.hear(C)
+        engine.protocol.on_sync_done(send, Outcome.FAILED, Received(), engine.now_ms)
+        sends = [one for one in engine.tick(1_000) if isinstance(one, SyncData)]
+        assert [one for one in sends if one.resource_type == HTTP_CLIENTS] == []
+        assert engine.stats.sync_dropped == 2
+
     def test_of_a_client_that_is_gone_the_store_says_so(self) -> None:
         bed, _ = self.make(C)
         store, codec = HttpClientStore(bed.index, ME), ClientCodec()
@@ -371,7 +388,7 @@ class TestComponent:
 
     def test_nothing_is_taken_from_a_member(self) -> None:
         bed, _ = self.make(C)
-        component = http_client_component(bed.index, ME, Component(NOTHING, NOTHING, NOTHING))
+        component = http_client_component(bed.index, ME, NOTHING, NOTHING)
         datum = Datum(client_key(ONE), NO_VERSION, None)
         with pytest.raises(CodecError):
             component.store.apply(datum, None, 0)
@@ -389,7 +406,9 @@ class TestEchoes:
     def test_real_nacos_repeats_our_word_and_it_makes_no_copy(self, stored: Bed) -> None:
         stored.node.take(REAL, ONE, stored.echo())
         assert stored.clients.table.client(ONE) is None
-        assert stored.node.confirm(encode_verify(ONE, 1)), "whatever revision it holds: we are the ones to compare"
+        assert stored.node.confirm(REAL, encode_verify(ONE, 1)), (
+            "whatever revision it holds: we are the ones to compare"
+        )
         stored.node.remove(REAL, ONE)
         assert stored.shown() == ["10.9.0.1"]
         stored.deregister(A_SERVICE)
@@ -445,8 +464,65 @@ class TestEchoes:
         assert stored.node.client("10.9.0.7:1#true") is None
 
 
+class TestInThePlaceOfRealNacos:
+    """This member runs at the address of a real Nacos that ended. It was given that one's copies of all clients."""
+
+    @pytest.fixture(params=[TWO, "1700000000000_10.9.0.2_40000"], ids=["an address", "a connection"])
+    def client_id(self, request: pytest.FixtureRequest) -> str:
+        found: str = request.param
+        return found
+
+    @pytest.fixture
+    def stored(self, bed: Bed, client_id: str) -> Bed:
+        version = Version(1, 1, SELF)
+        snapshot = ClientSnapshot(version, None, _state(client_id, A_SERVICE))
+        assert bed.store.apply(Datum(client_key(client_id), version, snapshot), None, bed.now_ms)
+        assert bed.shown() == ["10.9.0.2"]
+        return bed
+
+    def removed(self, bed: Bed) -> list[Event]:
+        bed.events.clear()
+        own, copies = bed.clients.own, bed.clients.copies
+        ClientExpiry(own, copies, lambda writer: writer == SELF, 2_000).expire(bed.now_ms)
+        return [one for one in bed.events if isinstance(one, ClientDisconnect) and one.native]
+
+    def test_a_client_that_another_real_nacos_confirms_is_not_buried_with_it(self, stored: Bed, client_id: str) -> None:
+        assert stored.node.confirm(REAL, encode_verify(client_id, 7))
+        assert self.removed(stored) == []
+        assert stored.shown() == ["10.9.0.2"]
+
+    def test_a_client_that_another_real_nacos_changes_is_its(self, stored: Bed, client_id: str) -> None:
+        state = _state(client_id, B_SERVICE)
+        stored.node.take(REAL, client_id, encode_client(state))
+        assert (stored.shown(A_SERVICE), stored.shown(B_SERVICE)) == ([], ["10.9.0.2"])
+        assert self.removed(stored) == []
+        stored.node.remove(REAL, client_id)
+        assert stored.shown(B_SERVICE) == []
+        stored.node.take(REAL, client_id, encode_client(state))
+        assert stored.shown(B_SERVICE) == ["10.9.0.2"], "it may come back"
+
+    def test_a_client_that_nobody_confirms_is_gone(self, stored: Bed, client_id: str) -> None:
+        assert self.removed(stored) == [ClientDisconnect(client_id, native=True)]
+        assert stored.shown() == []
+        stored.node.take(REAL, client_id, encode_client(_state(client_id, A_SERVICE)))
+        is_address = "#" in client_id
+        assert stored.shown() == (["10.9.0.2"] if is_address else []), (
+            "an address beats again, no connection comes back"
+        )
+
+    def test_no_copy_is_made_beside_our_own_list(self, bed: Bed) -> None:
+        """All real Nacos would lose the instance when that copy's time is over."""
+        bed.register(A_SERVICE, "10.9.0.2")
+        bed.tick()
+        version = Version(1, 1, SELF)
+        snapshot = ClientSnapshot(version, None, _state(TWO, A_SERVICE))
+        assert bed.store.apply(Datum(client_key(TWO), version, snapshot), None, bed.now_ms)
+        assert self.removed(bed) == []
+        assert bed.clients.table.client(TWO) is None
+
+
 def _state(client_id: str, service: str) -> ClientState:
-    ip = client_id.partition(":")[0]
+    ip = client_id.partition(":")[0] if "#" in client_id else client_id.split("_")[1]
     registry = Registry.of("other~1")
     registry.writes.register(RegisterInstance(service, ip, 80, metadata=NO_METADATA), 0)
     found = registry.table.get("public", service)

@@ -217,6 +217,22 @@ def test_a_restarted_member_keeps_its_last_runs_clients_until_their_time_is_over
     assert b.ports() == []
 
 
+def test_the_client_of_an_address_that_was_meant_for_real_nacos_makes_neither_copy_nor_removal(a: Side) -> None:
+    """Members before this release sent it to one of our kind that had just taken the place of a real Nacos.
+
+    That one named it to its sender in the next round, which buried it, and all real Nacos lost the instance.
+    """
+    address, b = "10.9.0.1:80#true", Side(B)
+    snapshot = a.clients.table.snapshot(ID)
+    assert snapshot is not None
+    assert snapshot.state is not None
+    state = replace(snapshot.state, client_id=address)
+    for version in (Version(1, 1, f"{A}~1"), Version(1, 1, f"{B}~1")):
+        datum = Datum(client_key(address), version, replace(snapshot, version=version, state=state))
+        b.receiver.receive(CLIENTS, A, [datum], b.now_ms, fetched=True)
+    assert (b.ports(), b.events, b.store.versions()) == ([], [], {})
+
+
 def test_a_snapshot_with_one_that_cannot_be_taken_is_taken_but_for_that(a: Side) -> None:
     b, c = Side(B), Side(C)
     for side, client_id in ((b, ID), (b, "other")):

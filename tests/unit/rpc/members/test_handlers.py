@@ -59,8 +59,8 @@ class FakeReceiver:
     def remove(self, sent_by: str, client_id: str) -> None:
         self._note("remove", sent_by, client_id)
 
-    def confirm(self, content: bytes) -> bool:
-        self._note("confirm", content)
+    def confirm(self, sent_by: str, content: bytes) -> bool:
+        self._note("confirm", sent_by, content)
         return self.confirms
 
     def client(self, client_id: str) -> bytes | None:
@@ -167,7 +167,7 @@ def test_real_nacos_tells_of_one_client_a_call(host: Host) -> None:
         ("take", OURS, ID, b"c"),
         ("take", OURS, ID, b"c"),
         ("remove", OURS, ID),
-        ("confirm", b"c"),
+        ("confirm", OURS, b"c"),
     ]
     host.receiver.confirms = False
     assert host.distro(connection, "VERIFY", b"c")["resultCode"] == 500
