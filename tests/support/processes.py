@@ -94,9 +94,9 @@ def heeding_hangup() -> Iterator[None]:
 class Ports:
     """The ports that this process was given: no other run of the tests on this machine is given one of them.
 
-    They are locked as bytes of a file, which the kernel unlocks when the process ends. Such a lock keeps out other
-    processes alone, so the ports that this one was given are remembered beside it, for as long as it runs: a member that
-    was stopped may start again at any time, and listens on none until then.
+    They are locked as bytes of a file, which the kernel unlocks when the process ends. Such a lock keeps out
+    other processes alone, so the ports that this one was given are remembered beside it, for as long as it runs: a
+    member that was stopped may start again at any time, and listens on none until then.
     """
 
     def __init__(self, path: Path) -> None:
