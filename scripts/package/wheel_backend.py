@@ -40,6 +40,8 @@ PACKAGE = "rollcall_registry"
 RENAMED = {"app": PACKAGE, "distro": f"{PACKAGE}.distro"}
 FILES = ("deploy", "scripts/distro_check.py")
 """Installed beside the code, in the folder ``deploy``, for ``rollcall files``."""
+README = "scripts/package/README.md"
+"""The description on PyPI: README.md has links into the repository, which lead nowhere there."""
 _MODULE = re.compile(r"(?:app|distro)(?:\.\w+)+(?::\w+)?")
 _ENTRY = re.compile(r"^(\s+[\w-]+ = )(app|distro)\b(?=\.[\w.]+(?::\w+)?$)", re.MULTILINE)
 _NO_CODE = shutil.ignore_patterns("__pycache__", "*.pyc", "secrets")
@@ -79,8 +81,9 @@ def make_tree(source: Path, tree: Path) -> Path:
         path.write_text(renamed_source(text, str(path.relative_to(tree))), encoding="utf-8")
     config = (source / "setup.cfg").read_text(encoding="utf-8")
     (tree / "setup.cfg").write_text(renamed_entry_points(config), encoding="utf-8")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy2(source / name, tree)
+    (tree / README).parent.mkdir(parents=True)
+    for name in ("pyproject.toml", "LICENSE", README):
+        shutil.copy2(source / name, tree / name)
     return tree
 
 

@@ -60,7 +60,7 @@ def test_entry_points_lead_to_the_installed_modules() -> None:
 
 def test_nothing_of_the_tree_keeps_its_name(tmp_path: Path) -> None:
     tree = make_tree(ROOT, tmp_path / "tree")
-    assert {path.name for path in tree.iterdir() if path.is_dir()} == {"rollcall_registry"}
+    assert {path.name for path in tree.iterdir() if path.is_dir()} == {"rollcall_registry", "scripts"}
     modules = list((tree / "rollcall_registry").rglob("*.py"))
     assert len(modules) > 300
     left = []
