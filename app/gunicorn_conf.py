@@ -9,6 +9,7 @@ from typing import Any
 
 from gunicorn.arbiter import Arbiter
 
+import app
 from app.config.addresses import join_address
 from app.config.observability import JSON
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
@@ -39,7 +40,7 @@ proc_name = f"rollcall {bind}"
 
 # Explicit, as gunicorn's default is the environment variable WEB_CONCURRENCY.
 workers = 1
-worker_class = "app.http.server.worker.LoopWorker"
+worker_class = f"{app.__name__}.http.server.worker.LoopWorker"
 # For HTTP alone; the node bounds the connections of all its ports together, by the limit of open files.
 worker_connections = CONNECTIONS_MAX
 preload_app = False
@@ -63,10 +64,10 @@ logconfig_dict = {
     "disable_existing_loggers": False,
     "formatters": {
         "line": {
-            "()": "app.machine.process.log_lines.LineFormatter",
+            "()": f"{app.__name__}.machine.process.log_lines.LineFormatter",
             "fmt": f"%(asctime)s %(levelname)s {_SETTINGS.port} %(name)s: %(message)s",
         },
-        "json": {"()": "app.machine.process.log_lines.JsonFormatter", "port": _SETTINGS.port},
+        "json": {"()": f"{app.__name__}.machine.process.log_lines.JsonFormatter", "port": _SETTINGS.port},
     },
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": _FORMATTER, "stream": "ext://sys.stderr"}},
     "root": {"level": _SETTINGS.log_level, "handlers": ["stderr"]},
@@ -88,7 +89,7 @@ def on_starting(server: Any) -> None:
         )
         sys.exit(2)
     _check_certificates()
-    log = logging.getLogger("app.config.settings")
+    log = logging.getLogger(read_settings.__module__)
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
         log.warning("WEB_CONCURRENCY is not followed: a node has one worker, as the registry is that process's memory")
     if _SETTINGS.announce and is_root():

@@ -16,7 +16,7 @@ dump=("$home/.venv/bin/rollcall" dump)
 if [ -n "${ROLLCALL_AUDIT_DUMP:-}" ]; then
     read -ra dump <<<"$ROLLCALL_AUDIT_DUMP"
 fi
-check=("$home/.venv/bin/python" "$home/scripts/distro_check.py")
+check=("$home/.venv/bin/rollcall" check)
 if [ -n "${ROLLCALL_AUDIT_CHECK:-}" ]; then
     read -ra check <<<"$ROLLCALL_AUDIT_CHECK"
 fi

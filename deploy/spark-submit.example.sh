@@ -18,12 +18,17 @@ python=${PYSPARK_DRIVER_PYTHON:-$home/.venv/bin/python}
 export PYSPARK_PYTHON=${PYSPARK_PYTHON:-$python} PYSPARK_DRIVER_PYTHON=$python
 submit=${SPARK_SUBMIT:-$home/.venv/bin/spark-submit}
 [ -x "$submit" ] || submit=spark-submit
+# The program to submit and the settings of its log: of a checkout, or of the installed package and `rollcall files`.
+program=$home/scripts/distro_check.py log=$home/app/tools/audit/check/log4j2.properties
+[ -f "$program" ] || program=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)/distro_check.py
+[ -f "$log" ] || log=$("$python" -c 'import importlib.resources as r
+print(r.files("rollcall_registry") / "tools/audit/check/log4j2.properties")')
 
 # What a run on this machine sets by itself (app/tools/audit/check/session.py). The driver's log is errors only. Executors need
 # no file for theirs, which lies in the folder of their worker: warnings, unless the cluster's log4j2.properties says
 # another. (At ERROR, Spark takes the log for one that nobody set, and logs everything.)
 java_options="-XX:-DontCompileHugeMethods"
-driver_log="-Dlog4j2.configurationFile=file://$home/app/tools/audit/check/log4j2.properties"
+driver_log="-Dlog4j2.configurationFile=file://$log"
 executor_log="-Dlog4j2.level=WARN"
 
 # One core and 1 GB: a worker offers the memory of its machine less 1 GB, and an executor that fits no worker is waited
@@ -40,11 +45,11 @@ common=(
 case ${SPARK_CLUSTER:-standalone} in
 standalone)
     exec "$submit" --master "${SPARK_MASTER:-spark://10.0.0.20:7077}" "${common[@]}" \
-        --total-executor-cores "$all_cores" "$home/scripts/distro_check.py" "$@"
+        --total-executor-cores "$all_cores" "$program" "$@"
     ;;
 yarn)
     exec "$submit" --master yarn "${common[@]}" --queue "${AUDIT_QUEUE:-default}" \
-        --num-executors "$(((all_cores + cores - 1) / cores))" "$home/scripts/distro_check.py" "$@"
+        --num-executors "$(((all_cores + cores - 1) / cores))" "$program" "$@"
     ;;
 k8s)
     # In client mode the executors connect to the driver: it needs an address that they reach.
@@ -53,7 +58,7 @@ k8s)
         --conf spark.kubernetes.namespace="${AUDIT_NAMESPACE:-audit}" \
         --conf spark.kubernetes.container.image="${SPARK_IMAGE:?the image of the executors}" \
         --conf spark.driver.host="${SPARK_DRIVER_HOST:?this machine, as the executors see it}" \
-        "$home/scripts/distro_check.py" "$@"
+        "$program" "$@"
     ;;
 *)
     printf 'SPARK_CLUSTER is standalone, yarn or k8s\n' >&2

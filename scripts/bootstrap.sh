@@ -110,6 +110,8 @@ bootstrap() {
         printf '%s\n' "$venv" >"$venv/.place"
     fi
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
+        # Earlier environments have the project under the name that a stranger has on PyPI.
+        "$venv/bin/python" -m pip uninstall --quiet --yes --disable-pip-version-check rollcall >/dev/null 2>&1 || true
         say "installing rollcall${extra:+ with what its ${extra}s need}; only now, and when setup.cfg changed"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
             --editable "$root${extra:+[$extra]}"

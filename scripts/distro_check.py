@@ -14,8 +14,8 @@ try:
 except ImportError as error:
     # Exit code 1 would be read as "divergent".
     print(
-        f"could not judge: this Python ({sys.executable}) has no package {error.name}: pip install 'rollcall[audit]', "
-        "or use the one of the environment: .venv/bin/rollcall check"
+        f"could not judge: this Python ({sys.executable}) has no package {error.name}: "
+        "pip install 'rollcall-registry[audit]', or use the one of the environment: .venv/bin/rollcall check"
     )
     sys.exit(CANNOT_JUDGE)
 

@@ -1,6 +1,6 @@
 """The version of this release, and the versions of Nacos that it reports to peers."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 NACOS_VERSION = "1.4.8"
 """Reported to peers and consoles: Java members derive from it which calls they may make."""
 MEMBER_AGENT = f"Nacos-Server:{NACOS_VERSION}"

@@ -154,7 +154,7 @@ def make_blueprints(context_path: str, make_view: Callable[[Route], View]) -> li
     """Return the blueprints under the context path. ``make_view`` makes Flask's view of a row."""
     blueprints = {
         module.__name__: Blueprint(
-            module.__name__.removeprefix("app.http.").replace(".", "_"),
+            module.__name__.partition(".http.")[2].replace(".", "_"),
             module.__name__,
             url_prefix=context_path or None,
         )

@@ -60,7 +60,7 @@ class _Response(Response):
 def create_app(services: Services) -> Flask:
     """Return the application of one node, with every route under its context path."""
     context_path = services.settings.context_path
-    app = Flask("app.http", static_folder=None, template_folder=None)
+    app = Flask(__name__, static_folder=None, template_folder=None)
     app.extensions[SERVICES] = services
     app.url_rule_class = _Rule
     app.url_map.merge_slashes = False

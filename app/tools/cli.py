@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import app
 from app.config import settings_keys as keys
 from app.config.addresses import PORT_MAX, is_wildcard, join_address, split_address
 from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
@@ -22,7 +23,14 @@ from app.tools.audit.compare import command as compare_command
 from app.tools.audit.dump import command as dump_command
 from app.tools.audit.heal import command as heal_command
 from app.tools.audit.watch import command as agreement_command
-from app.tools.command import admin_command, config_command, doctor_command, explain_command, simulate_command
+from app.tools.command import (
+    admin_command,
+    config_command,
+    doctor_command,
+    explain_command,
+    files_command,
+    simulate_command,
+)
 from app.tools.command.local_cluster import LocalCluster, LocalNode
 from app.tools.command.registry import (
     clients_command,
@@ -107,7 +115,7 @@ def _run_serve(options: argparse.Namespace) -> int:
 def make_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands, each of which loads its modules when it runs."""
     parser = SuggestingParser(prog="rollcall", description="A service registry with Nacos's API.")
-    parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall')}")
+    parser.add_argument("--version", action="version", version=f"rollcall {version('rollcall-registry')}")
     commands = add_commands(parser, "COMMAND")
     serve = commands.add_parser(
         "serve",
@@ -159,6 +167,7 @@ def make_parser() -> argparse.ArgumentParser:
     doctor_command.add_to(commands)
     simulate_command.add_to(commands)
     admin_command.add_to(commands)
+    files_command.add_to(commands)
     completion_command.add_to(commands)
     return parser
 
@@ -239,7 +248,8 @@ def _node(settings: Settings, overrides: dict[str, str], restart: str = "") -> L
     There, and with -P, no ``app`` or ``gunicorn`` in the caller's folder is imported in place of ours. Paths are
     therefore absolute. A configuration folder that does not exist is given by its parent, as naming it is an error.
     """
-    command = [sys.executable, "-P", "-m", "gunicorn", "-c", "python:app.gunicorn_conf", "app.wsgi:app"]
+    configuration, application = f"python:{app.__name__}.gunicorn_conf", f"{app.__name__}.wsgi:app"
+    command = [sys.executable, "-P", "-m", "gunicorn", "-c", configuration, application]
     environ = {**MALLOC, **os.environ, **overrides, keys.DATA_DIR.name: str(settings.data_dir)}
     if settings.conf_dir.is_dir():
         environ[keys.CONF_DIR.name] = str(settings.conf_dir)

@@ -221,7 +221,7 @@ def _options() -> argparse.Namespace:
     if options.plot is not None and options.plot.suffix not in (".svg", ".png"):
         parser.error("a plot is an .svg or a .png")
     if options.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        parser.error("a plot needs matplotlib: install the extra `test`")
+        parser.error("a plot needs matplotlib: install the extra `dev`")
     if lost := [path for path in (options.out, options.plot) if path is not None and not path.parent.is_dir()]:
         parser.error(f"the folder for {lost[0]} does not exist")
     return options

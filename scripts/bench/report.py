@@ -237,7 +237,7 @@ def plot(results: Results, path: Path) -> None:
     """Draw the CPU time of a request, one group of bars per load; the suffix selects the format.
 
     Raises:
-        ImportError: matplotlib, of the extra ``test``, is not installed.
+        ImportError: matplotlib, of the extra ``dev``, is not installed.
     """
     from matplotlib.figure import Figure
 

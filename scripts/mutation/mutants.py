@@ -15,8 +15,6 @@ from pathlib import Path
 
 CODE = ("distro/", "app/naming/")
 """The folders with the code to change."""
-ELSEWHERE = ("distro/pytest_plugin.py",)
-"""Files whose tests start a pytest of their own, in which no mutant can be selected."""
 COPIED = ("app", "distro", "scripts", "tests", "pyproject.toml", "setup.cfg")
 MYPY = ("-m", "mypy", "--output", "json", "--no-warn-unused-ignores")
 NOT_OF_THE_MUTANT = {"no-redef", "has-type", "var-annotated"}
@@ -61,7 +59,7 @@ def files_of(paths: Iterable[str], root: Path) -> list[str]:
     for path in list(paths) or CODE:
         ones = [root / path] if (root / path).is_file() else sorted((root / path).rglob("*.py"))
         inside = [one.relative_to(root).as_posix() for one in ones if one.suffix == ".py"]
-        inside = [name for name in inside if name.startswith(CODE) and not name.endswith(("__init__.py", *ELSEWHERE))]
+        inside = [name for name in inside if name.startswith(CODE) and not name.endswith("__init__.py")]
         if not inside:
             raise FileNotFoundError(f"{path} has no code under {' or '.join(CODE)}")
         found += inside

@@ -13,6 +13,8 @@ from tests.support.built import ROOT, install, run
 from tests.support.client import OK, Client
 from tests.support.processes import clean_environ, eventually, free_ports
 
+PACKAGE = "rollcall_registry"
+
 
 @pytest.fixture(scope="module")
 def installed(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -20,18 +22,22 @@ def installed(archives: tuple[Path, Path], tmp_path_factory: pytest.TempPathFact
     return install(tmp_path_factory.mktemp("empty"), archives[1])
 
 
-def test_archives_have_all_modules_and_data_and_the_source_what_is_deployed(archives: tuple[Path, Path]) -> None:
+def test_archives_have_all_modules_and_data_and_the_wheel_has_one_import_name(archives: tuple[Path, Path]) -> None:
     source, wheel = archives
-    tree = [path for top in ("app", "distro") for path in (ROOT / top).rglob("*.py")]
-    modules = {str(path.relative_to(ROOT)) for path in tree}
-    data = {"app/tools/audit/check/log4j2.properties", "app/py.typed", "distro/py.typed"}
+    tree = {str(path.relative_to(ROOT)) for top in ("app", "distro") for path in (ROOT / top).rglob("*.py")}
+    templates = {str(path.relative_to(ROOT)) for path in (ROOT / "app").rglob("*.html")}
+    data = templates | {"app/tools/audit/check/log4j2.properties", "app/py.typed", "distro/py.typed"}
     with zipfile.ZipFile(wheel) as archive:
         in_wheel = set(archive.namelist())
-    assert modules | data <= in_wheel
-    assert not [name for name in in_wheel if name.startswith(("tests/", "scripts/"))]
+    installed = {f"{PACKAGE}/{name.removeprefix('app/')}" for name in tree | data}
+    assert installed <= in_wheel
+    deployed = subprocess.run(["git", "ls-files", "deploy"], cwd=ROOT, capture_output=True, text=True, check=True)
+    files = {f"{PACKAGE}/{name}" for name in deployed.stdout.split() if not name.endswith(".gitignore")}
+    assert files | {f"{PACKAGE}/deploy/distro_check.py"} <= in_wheel
+    assert {name.partition("/")[0] for name in in_wheel if ".dist-info/" not in name} == {PACKAGE}
     with tarfile.open(source) as archive:
         in_source = {name.partition("/")[2] for name in archive.getnames()}
-    assert modules | data | {"deploy/rollcall.service", "deploy/docker/Dockerfile", "LICENSE"} <= in_source
+    assert tree | data | {"deploy/rollcall.service", "deploy/docker/Dockerfile", "LICENSE"} <= in_source
 
 
 def test_a_node_starts_in_an_empty_environment(installed: Path, tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.built import install
+from tests.support.built import install, run
+from tests.support.other_packages import DISTRO, OURS_BESIDE
 from tests.support.processes import clean_environ
 
 SAMPLE = Path(__file__).parent / "sample_project"
@@ -41,18 +42,36 @@ def test_the_sample_project_runs_its_tests(installed: Path, tmp_path: Path, caps
             print(f"  {line}")
 
 
-def test_a_project_with_a_package_of_the_same_name_runs_on_and_is_told(installed: Path, tmp_path: Path) -> None:
+def test_a_project_with_packages_of_the_names_in_our_repository_works_beside_it(
+    installed: Path, tmp_path: Path
+) -> None:
+    """Its own `app`, and PyPI's `distro`, which is installed after ours and removed before it."""
+    pip = (installed / "python", "-m", "pip", "--quiet", "--disable-pip-version-check")
+    run(*pip, "install", "distro", folder=tmp_path)
     (tmp_path / "app").mkdir()
     (tmp_path / "app" / "__init__.py").write_text("ANSWER = 42\n")
     (tmp_path / "test_it.py").write_text(
-        "import app\n"
+        "import app, distro\n"
         "def test_of_the_project():\n"
-        "    assert app.ANSWER == 42\n"
+        "    assert app.ANSWER == 42 and distro.id()\n"
         "def test_with_the_fixture(rollcall):\n"
-        "    raise AssertionError('never called')\n"
+        "    rollcall.register('orders')\n"
+        "    assert rollcall.instances('orders')\n"
+        "    assert app.ANSWER == 42 and distro.id()\n"
     )
     done = run_pytest(installed, tmp_path)
-    assert "1 passed, 1 error" in done.stdout, done.stdout + done.stderr
-    assert f"here `app` is {tmp_path / 'app'}." in done.stdout
-    done = run_pytest(installed, tmp_path, "-p", "no:rollcall", "-k", "of_the_project")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 passed" in done.stdout, done.stdout + done.stderr
+    run(installed / "python", "-c", DISTRO + OURS_BESIDE + DISTRO, folder=tmp_path)
+    run(*pip, "uninstall", "--yes", "distro", folder=tmp_path)
+    run(installed / "python", "-c", OURS_BESIDE, folder=tmp_path)
+
+
+def test_a_run_that_uses_no_fixture_loads_nothing_of_a_node(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import sys\n"
+        "def test_nothing_is_loaded():\n"
+        "    ours = {name for name in sys.modules if name.startswith('rollcall')}\n"
+        "    assert ours == {'rollcall_registry', 'rollcall_registry.pytest_plugin'}\n"
+    )
+    done = run_pytest(installed, tmp_path)
+    assert "1 passed" in done.stdout, done.stdout + done.stderr

@@ -121,7 +121,14 @@ def test_the_tables_are_read_as_the_page_says(spark: "SparkSession", tmp_path: P
     night(21, ROWS, HEAVY)
     (program,) = [one.text for one in snippets_of(PAGE) if one.language == "python"]
     made: dict[str, Any] = {"spark": spark}
-    exec(compile(program.replace("s3://bucket/results", str(tmp_path / "out")), PAGE.name, "exec"), made)
+    exec(
+        compile(
+            program.replace("rollcall_registry.", "app.").replace("s3://bucket/results", str(tmp_path / "out")),
+            PAGE.name,
+            "exec",
+        ),
+        made,
+    )
     assert {row["night"] for row in made["faults"].collect()} == {"2026-11-20", "2026-11-21"}
     assert [(row["night"], row["finding_class"]) for row in made["monday"].collect()] == [("2026-11-21", "WEIGHT")]
 

@@ -28,7 +28,7 @@ def build(folder: Path) -> tuple[Path, Path]:
         pytest.skip("the tree is not under git, which says what belongs to it")
     tree = folder / "tree"
     for name in tracked.stdout.decode().split("\0"):
-        if name.startswith(("app/", "distro/", "deploy/")) or (name and "/" not in name):
+        if name.startswith(("app/", "distro/", "deploy/", "scripts/")) or (name and "/" not in name):
             target = tree / name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes((ROOT / name).read_bytes())

@@ -14,7 +14,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from http.client import HTTPException
 from pathlib import Path
@@ -40,8 +39,8 @@ FIRST_PORT, LAST_PORT = 21_000, 31_000
 """Below the ports of outgoing connections, one of which could else take a member's port while that one is down."""
 PORT_OFFSETS = (-1_000, 0, 5, 1_000, 1_001)
 """From a member's port to all those it listens on; the first is that of a real Nacos' Raft."""
-RECENT_PORTS = 2_000
-"""How many of the ports given last are not given again, as members that have not started yet listen on none."""
+TRIES_MAX = 5_000
+"""Random places that are tried before the ports that were given first may be given again."""
 FAST = {
     "rollcall.distro.report.intervalMs": "300",
     "rollcall.distro.report.timeoutMs": "2000",
@@ -92,34 +91,46 @@ def heeding_hangup() -> Iterator[None]:
         signal.signal(signal.SIGHUP, before)
 
 
-class _Ports:
+class Ports:
     """The ports that this process was given: no other run of the tests on this machine is given one of them.
 
-    They are locked as bytes of a file, which the kernel unlocks when the process ends. The threads of this process
-    share those locks, so what was given recently is remembered beside them.
+    They are locked as bytes of a file, which the kernel unlocks when the process ends. Such a lock keeps out
+    other processes alone, so the ports that this one was given are remembered beside it, for as long as it runs: a
+    member that was stopped may start again at any time, and listens on none until then.
     """
 
-    def __init__(self) -> None:
-        self._path = Path(tempfile.gettempdir()) / f"rollcall-test-ports-{os.getuid()}"
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._file: int | None = None
-        self._recent: deque[int] = deque(maxlen=RECENT_PORTS)
+        self._given: dict[int, None] = {}
         self._taking = threading.Lock()
 
     def take(self, ports: Sequence[int]) -> bool:
-        """Return whether all these are ours now; nobody listens on any, nor was given one a short while ago."""
+        """Return whether all these are ours now; nobody listens on any, nor was given one before."""
         with self._taking:
-            if not set(ports).isdisjoint(self._recent):
+            if not self._given.keys().isdisjoint(ports):
                 return False
             if self._file is None:
                 # Never closed: that would unlock all of them.
                 self._file = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             taken = list(itertools.takewhile(self._lock, ports))
             if len(taken) == len(ports) and all(map(_is_free, ports)):
-                self._recent.extend(ports)
+                self._given |= dict.fromkeys(ports)
                 return True
             for port in taken:
-                fcntl.lockf(self._file, fcntl.LOCK_UN, 1, port)
+                self._unlock(port)
             return False
+
+    def forget_oldest(self) -> None:
+        """Give back the half that was given first: most of their members have ended, in a run that needs so many."""
+        with self._taking:
+            for port in list(itertools.islice(self._given, len(self._given) // 2)):
+                del self._given[port]
+                self._unlock(port)
+
+    def _unlock(self, port: int) -> None:
+        assert self._file is not None
+        fcntl.lockf(self._file, fcntl.LOCK_UN, 1, port)
 
     def _lock(self, port: int) -> bool:
         assert self._file is not None
@@ -130,7 +141,7 @@ class _Ports:
         return True
 
 
-_PORTS = _Ports()
+_PORTS = Ports(Path(tempfile.gettempdir()) / f"rollcall-test-ports-{os.getuid()}")
 
 
 def free_ports(count: int) -> list[int]:
@@ -144,10 +155,12 @@ def free_ports(count: int) -> list[int]:
 def ports_apart(count: int, distance: int) -> list[int]:
     """Return ports as of ``free_ports``, each ``distance`` above the one before."""
     while True:
-        first = random.randrange(FIRST_PORT, LAST_PORT)
-        ports = [first + distance * number for number in range(count)]
-        if _PORTS.take([port + offset for port in ports for offset in PORT_OFFSETS]):
-            return ports
+        for _ in range(TRIES_MAX):
+            first = random.randrange(FIRST_PORT, LAST_PORT)
+            ports = [first + distance * number for number in range(count)]
+            if _PORTS.take([port + offset for port in ports for offset in PORT_OFFSETS]):
+                return ports
+        _PORTS.forget_oldest()
 
 
 def _is_free(port: int) -> bool:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from marshmallow import ValidationError, fields, missing
-from marshmallow.types import ErrorMessages, Validator
+from marshmallow.types import Validator
 
 from app.config.addresses import split_address
 from app.config.settings_keys import parse_flag
@@ -30,6 +30,9 @@ FLAG: Shape = {"type": "boolean"}
 JSON: Shape = {"type": "string", "contentMediaType": "application/json"}
 METADATA: Shape = {"type": "string", "examples": ['{"zone":"a"}', "zone=a"]}
 
+if TYPE_CHECKING:
+    from marshmallow.types import ErrorMessages  # since 4.3
+
 T = TypeVar("T")
 PRESENT = "Parameter '{}' is missing"
 """The refusal of a call without a parameter whose value may be empty."""
@@ -43,7 +46,7 @@ class Whole(str):
     __slots__ = ()
 
 
-def invalid(text: str) -> ErrorMessages:
+def invalid(text: str) -> "ErrorMessages":
     """Messages of a field whose every refusal has this text, behind the parameter's name."""
     return {"invalid": text}
 
@@ -79,7 +82,7 @@ class Parameter(fields.Field[T]):
         example: object = None,
         deprecated: bool = False,
         validate: Validator | None = None,
-        error_messages: ErrorMessages | None = None,
+        error_messages: "ErrorMessages | None" = None,
     ) -> None:
         """``says``: the description, one sentence. ``needs``: PRESENT or FILLED for a parameter that must be there."""
         complaints: ErrorMessages = {"required": Whole(needs.format(name))} if needs else {}

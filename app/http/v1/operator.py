@@ -3,6 +3,8 @@
 import logging
 from typing import Any
 
+import app
+import distro
 from app.auth.access_rules import LOGGED_IN, MEMBERS, READ, WRITE, admin, naming
 from app.http.api.answers import json_reply, rest_refusal, rest_reply, server_status, text_reply
 from app.http.api.call import OK, Answer, Call, Services, route
@@ -27,11 +29,11 @@ from distro.model.types import Member, MemberState
 
 STATUS_LINE, STATUS_PARTS_MIN = "\r\n", 4
 LOGGERS = {
-    "naming-main": "app",
-    "naming-distro": "distro",
-    "naming-push": "app.background.push_udp",
-    "naming-check": "app.background.health_checks",
-    "core-cluster": "app.members.member_lookup",
+    "naming-main": app.__name__,
+    "naming-distro": distro.__name__,
+    "naming-push": f"{app.__name__}.background.push_udp",
+    "naming-check": f"{app.__name__}.background.health_checks",
+    "core-cluster": f"{app.__name__}.members.member_lookup",
 }
 """Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
 ACCESS_LOG = "http-access"

@@ -11,8 +11,8 @@ from app.config.settings import SettingError, Settings, read_settings
 from app.machine.process.data_lock import LOCK_NAME
 
 PROC = Path("/proc")
-APPLICATION = b"app.wsgi:app"
-"""The application that gunicorn is told to run: an argument of each node's process."""
+APPLICATIONS = frozenset((b"app.wsgi:app", b"rollcall_registry.wsgi:app"))
+"""The application that gunicorn is told to run, in a checkout and installed: an argument of each node's process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def _nodes(proc: Path) -> Iterator[RunningNode]:
                 continue
             # A process may end while it is looked at, or be another user's.
             with contextlib.suppress(OSError, SettingError):
-                if APPLICATION in (folder / "cmdline").read_bytes().split(b"\0"):
+                if not APPLICATIONS.isdisjoint((folder / "cmdline").read_bytes().split(b"\0")):
                     yield from _node(folder)
 
 

@@ -8,8 +8,11 @@ from app.config.rpc_settings import RPC_CLUSTER_OFFSET, RPC_SDK_OFFSET
 from app.tools.embedded.errors_of_use import PortTaken, UseError
 
 HOST = "127.0.0.1"
-FIRST_PORT, LAST_PORT = 15_000, 30_000
-"""Ports below those of outgoing connections, one of which could take a member's port while the member is down."""
+FIRST_PORT, LAST_PORT = 13_000, 18_900
+"""Ports below those of outgoing connections, one of which could take a member's port while the member is down.
+
+With the gRPC ports above them they end below 20,000, where the ports of this project's own tests begin.
+"""
 TRIES = 200
 BACKLOG = 256
 

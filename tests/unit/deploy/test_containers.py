@@ -83,7 +83,7 @@ def test_all_that_the_build_copies_is_in_its_context() -> None:
     assert lines[0] == "*"
     taken = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert all((ROOT / one).exists() for one in taken)
-    assert {"app", "distro", "setup.cfg", "pyproject.toml", "deploy/docker/healthcheck.py"} <= set(taken)
+    assert {"app", "distro", "setup.cfg", "pyproject.toml", "deploy", "scripts/package"} <= set(taken)
 
 
 # --- compose --------------------------------------------------------------------------------------

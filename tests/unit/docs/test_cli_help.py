@@ -15,7 +15,7 @@ TYPED = re.compile(r"^\$ rollcall (.+)$", re.MULTILINE)
 ASKED_FOR = {
     *("services", "instances", "members", "clients", "watch", "register", "deregister", "drain", "user"),
     *("namespaces", "switches", "find", "events", "disable", "enable", "weight", "metadata", "update"),
-    *("explain", "dump", "check", "compare", "heal", "simulate", "doctor", "config"),
+    *("explain", "dump", "check", "compare", "heal", "simulate", "doctor", "config", "files"),
 }
 
 
@@ -38,7 +38,7 @@ def test_each_exit_code_is_told_of() -> None:
 
 
 def test_results_come_as_json_too() -> None:
-    without = {"rollcall", "rollcall serve", "rollcall user", "rollcall admin", "rollcall completion"}
+    without = {"rollcall", "rollcall serve", "rollcall user", "rollcall admin", "rollcall files", "rollcall completion"}
     lacking = {
         one.prog
         for one in parsers(make_parser())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import app
 from app import testing
 from tests.support.processes import clean_environ
 
@@ -24,7 +25,10 @@ def first_call(example: str) -> str:
 
 
 @pytest.mark.parametrize("example", PROGRAMS, ids=first_call)
-def test_an_example_runs(example: str) -> None:
+def test_an_example_runs(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The name under which the wheel installs this code; tests/cluster/test_sample_project.py uses the wheel itself.
+    monkeypatch.setitem(sys.modules, "rollcall_registry", app)
+    monkeypatch.setitem(sys.modules, "rollcall_registry.testing", testing)
     exec(compile(example, "docs/testing.md", "exec"), {"__name__": "example"})
 
 
@@ -34,7 +38,7 @@ def test_the_examples_of_pytest_run(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(settings)
     (tmp_path / "test_it.py").write_text(tests)
     environ = clean_environ() | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "distro.pytest_plugin"]
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "app.pytest_plugin"]
     done = subprocess.run(
         command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False, timeout=RUN_S
     )

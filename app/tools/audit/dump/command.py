@@ -107,7 +107,7 @@ def _format(options: argparse.Namespace) -> PartFormat:
     if options.format is None:
         return PartFormat.PARQUET if has_parquet() else PartFormat.JSON
     if options.format == PartFormat.PARQUET and not has_parquet():
-        raise StoreError("--format parquet needs the package pyarrow: pip install 'rollcall[audit]'")
+        raise StoreError("--format parquet needs the package pyarrow: pip install 'rollcall-registry[audit]'")
     return PartFormat(options.format)
 
 

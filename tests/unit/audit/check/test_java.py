@@ -120,7 +120,7 @@ def test_without_any_the_text_says_what_was_found_and_what_to_install(
     text = str(caught.value)
     assert "JAVA_HOME: " in text
     assert f"PATH: {path} is version 8" in text
-    assert "pip install 'rollcall[audit]'" in text
+    assert "pip install 'rollcall-registry[audit]'" in text
     with pytest.raises(NoJava, match="none was found"):
         prepare({"PATH": NO_TOOLS})
 

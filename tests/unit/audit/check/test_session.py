@@ -104,7 +104,7 @@ def test_the_least_limit_on_the_way_up_is_found(tmp_path: Path) -> None:
 
 def test_without_pyspark_the_text_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "find_spec", lambda _: None)
-    with pytest.raises(NoSpark, match=r"pip install 'rollcall\[audit\]'"):
+    with pytest.raises(NoSpark, match=r"pip install 'rollcall-registry\[audit\]'"):
         open_session(None, "test", shuffle_partitions=1)
 
 

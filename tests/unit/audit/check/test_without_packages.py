@@ -30,7 +30,7 @@ def test_the_missing_package_is_named(package: str, tmp_path: Path) -> None:
     assert done.returncode == 2
     assert done.stdout.startswith("could not judge: ")
     assert package in done.stdout.lower()
-    assert "pip install 'rollcall[audit]'" in done.stdout
+    assert "pip install 'rollcall-registry[audit]'" in done.stdout
     assert "Traceback" not in done.stderr
 
 

@@ -107,7 +107,9 @@ def test_without_pyarrow_it_is_json_unless_parquet_is_asked_for(
     assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 0
     assert len(list(tmp_path.rglob("*.jsonl.gz"))) == 4
     assert dump(tmp_path, serve(member()), options=("--format", "parquet")) == 2
-    assert "--format parquet needs the package pyarrow: pip install 'rollcall[audit]'" in capsys.readouterr().err
+    assert (
+        "--format parquet needs the package pyarrow: pip install 'rollcall-registry[audit]'" in capsys.readouterr().err
+    )
 
 
 def test_fields_of_a_later_release_are_named_in_the_manifest(tmp_path: Path, serve: Serve) -> None:

@@ -23,7 +23,7 @@ def test_every_module_of_a_contract_has_a_room() -> None:
     rooms = {room.name: room for floor in read_floors() for room in floor}
     assert {"app.http", "app.rpc", "app.naming", "app.node", "distro"} <= rooms.keys()
     assert all(room.caption for room in rooms.values())
-    assert rooms["distro"].layers[:2] == [["pytest_plugin", "engine"], ["verify"]]
+    assert rooms["distro"].layers[:2] == [["engine"], ["verify"]]
 
 
 @pytest.mark.parametrize(
