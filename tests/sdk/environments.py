@@ -43,6 +43,7 @@ MAINTAINER_JAVA, MAINTAINER_PYTHON = "3.2.1-2026.03.30", "nacos-maintainer-sdk-p
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.18.6"
 INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
 TEXT_CHARS_MAX = 400
@@ -238,12 +239,25 @@ def install_h2spec() -> str:
     Raises:
         NotInstallable: go is missing, or could not get it.
     """
+    return _go_command("h2spec", H2SPEC)
+
+
+def install_helm() -> str:
+    """Helm, from the path or compiled, which takes some minutes once; the path of its command.
+
+    Raises:
+        NotInstallable: go is missing, or could not get it.
+    """
+    return shutil.which("helm") or _go_command("helm", HELM)
+
+
+def _go_command(name: str, package: str) -> str:
     go = _go()
 
     def fill(folder: Path) -> None:
-        _run([go, "install", H2SPEC], folder.parent, GOBIN=str(folder / "bin"))
+        _run([go, "install", package], folder.parent, GOBIN=str(folder / "bin"))
 
-    return str(_cached("h2spec", H2SPEC, fill) / "bin" / "h2spec")
+    return str(_cached(name, package, fill) / "bin" / name)
 
 
 INSTALLERS: Mapping[str, Callable[[], Environment]] = {
@@ -321,7 +335,7 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
     java = (install_dubbo, install_fuzzy, install_maintainer)
-    others = (*java, install_rust, install_maintainer_python, install_h2spec, install_axe)
+    others = (*java, install_rust, install_maintainer_python, install_h2spec, install_axe, install_helm)
     for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()
