@@ -21,7 +21,8 @@ def connection() -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(host, port, timeout=TIMEOUT_S, context=context)
 
 
-def main() -> int:
+def reason() -> str | None:
+    """Return why the node does not serve; None while it does."""
     path = "/" + os.environ.get("SERVER_SERVLET_CONTEXTPATH", "nacos").strip("/")
     try:
         asked = connection()
@@ -29,11 +30,14 @@ def main() -> int:
         answer = asked.getresponse()
         said = answer.read(1_000)
     except (OSError, ValueError, http.client.HTTPException) as error:
-        print(f"the node does not answer: {error}", file=sys.stderr)
-        return 1
-    if answer.status != 200:
-        print(f"the node does not serve: {answer.status} {said!r}", file=sys.stderr)
-    return int(answer.status != 200)
+        return f"the node does not answer: {error}"
+    return None if answer.status == 200 else f"the node does not serve: {answer.status} {said!r}"
+
+
+def main() -> int:
+    if (text := reason()) is not None:
+        print(text, file=sys.stderr)
+    return int(text is not None)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,22 @@
-"""Writes docs/settings.md from the table of setting keys."""
+"""Writes docs/settings.md, and the settings that the Helm chart's schema takes, from the table of setting keys."""
 
+import json
+import re
 from pathlib import Path
+from typing import Any
 
 from app.config.settings import ALL_KEYS
+from app.config.settings_keys import FLAG, FLAG_OR_NONE, Key
 
 ROOT = Path(__file__).resolve().parents[2]
+CHART_SCHEMA = ROOT / "deploy" / "helm" / "rollcall" / "values.schema.json"
+CHARTS_OWN = re.compile(
+    r"server\.(address|port)|nacos\.(standalone|server\.ip|home|member\.list|core\.member\.lookup\.type)"
+    r"|address[._]server[._]\w+|rollcall\.(conf\.dir|data\.dir|member\.dns|leave\.graceMs|metrics\.token)"
+    r"|nacos\.core\.auth\.(enabled|.*\.secret\.key|server\.identity\.\w+)|rollcall\.identity\.previousValue"
+    r"|rollcall\.http\.tls\.(?!compatibility).*|nacos\.remote\.\w+\.rpc\.tls\..*"
+)
+"""Settings that the chart sets by values of their own, and secrets, which do not belong into a ConfigMap."""
 
 HEAD = """\
 # Settings
@@ -32,5 +44,30 @@ def document() -> str:
     return HEAD + "".join(rows)
 
 
+def chart_settings() -> dict[str, Any]:
+    """Return the JSON schema of the settings that the chart takes."""
+    named = {name: _schema(key) for key in ALL_KEYS for name in key.names if not CHARTS_OWN.fullmatch(name)}
+    return {"type": "object", "additionalProperties": False, "properties": named}
+
+
+def _schema(key: Key[Any]) -> dict[str, Any]:
+    allowed = key.kind.allowed
+    if bounds := re.fullmatch(r"a whole number from (\d+) to (\d+)", allowed):
+        return {"type": "integer", "minimum": int(bounds[1]), "maximum": int(bounds[2])}
+    if key.kind in (FLAG, FLAG_OR_NONE):
+        return {"type": "boolean"}
+    if re.fullmatch(r"[\w.-]+( or [\w.-]+)+", allowed):
+        return {"enum": allowed.split(" or ")}
+    return {"type": "string", "description": allowed}
+
+
+def chart_schema() -> str:
+    """Return the text of the chart's schema, with the settings as they are."""
+    schema = json.loads(CHART_SCHEMA.read_text(encoding="utf-8"))
+    schema["definitions"]["settings"] = chart_settings()
+    return json.dumps(schema, indent=2) + "\n"
+
+
 if __name__ == "__main__":
     (ROOT / "docs" / "settings.md").write_text(document(), encoding="utf-8")
+    CHART_SCHEMA.write_text(chart_schema(), encoding="utf-8")

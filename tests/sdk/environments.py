@@ -43,6 +43,11 @@ MAINTAINER_JAVA, MAINTAINER_PYTHON = "3.2.1-2026.03.30", "nacos-maintainer-sdk-p
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
+HELM = "helm.sh/helm/v3/cmd/helm@v3.18.6"
+COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.8.1"
+"""The loader of `docker compose`, with a command that prints what it reads."""
+GRAFANA = "grafana-foundation-sdk==1769699998!10.1.0"
+"""Grafana's own types of a dashboard."""
 INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
 TEXT_CHARS_MAX = 400
@@ -238,12 +243,46 @@ def install_h2spec() -> str:
     Raises:
         NotInstallable: go is missing, or could not get it.
     """
-    go = _go()
+    return _go_command(H2SPEC)
+
+
+def install_helm() -> str:
+    """Helm, from the path or compiled, which takes some minutes once; the path of its command.
+
+    Raises:
+        NotInstallable: go is missing, or could not get it.
+    """
+    return shutil.which("helm") or _go_command(HELM)
+
+
+def install_compose() -> str:
+    """The reader of compose files, compiled; the path of its command.
+
+    Raises:
+        NotInstallable: go is missing, or could not get it.
+    """
+    return _go_command(COMPOSE)
+
+
+def install_grafana() -> Environment:
+    """Grafana's types, with a program that names the fields of a dashboard that they lack.
+
+    Raises:
+        NotInstallable: pip could not get it.
+    """
+    return _python_with(GRAFANA, "grafana", "dashboard_fields.py")
+
+
+def _go_command(package: str) -> str:
+    """Return the path of a command that Go compiles, named as the last part of its package."""
+    go, path = _go(), package.partition("@")[0]
 
     def fill(folder: Path) -> None:
-        _run([go, "install", H2SPEC], folder.parent, GOBIN=str(folder / "bin"))
+        _run([go, "install", package], folder.parent, GOBIN=str(folder / "bin"))
 
-    return str(_cached("h2spec", H2SPEC, fill) / "bin" / "h2spec")
+    name = path.rpartition("/")[2]
+    folder = _cached("compose" if name == "cmd" else name, package, fill)
+    return str(folder / "bin" / name)
 
 
 INSTALLERS: Mapping[str, Callable[[], Environment]] = {
@@ -321,7 +360,8 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
     java = (install_dubbo, install_fuzzy, install_maintainer)
-    others = (*java, install_rust, install_maintainer_python, install_h2spec, install_axe)
+    tools = (install_h2spec, install_axe, install_compose, install_grafana, install_helm)
+    others = (*java, install_rust, install_maintainer_python, *tools)
     for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()
