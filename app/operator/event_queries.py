@@ -80,7 +80,7 @@ def read_cursor(text: str) -> tuple[int, str, int]:
     return int(at), node, int(number)
 
 
-def local_events(audit: AuditTrail, query: EventQuery) -> Answer:
+def local_events(audit: AuditTrail, query: EventQuery) -> dict[str, Any]:
     """Return what this member remembers, the latest first. Shape: events, more, memory."""
     memory, found, size, more = audit.memory, list[Event](), 0, False
     ends = read_cursor(query.cursor) if query.cursor else None

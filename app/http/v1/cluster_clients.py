@@ -1,7 +1,7 @@
 """The clients of the whole cluster: connections and subscribers are known to the member that they are connected to."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeGuard
+from typing import Any
 
 from app.auth.access_rules import READ, Target, admin, naming
 from app.http.api.answers import json_reply
@@ -22,7 +22,7 @@ from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.http_publishers import in_order
-from app.peers.asked import ask_members
+from app.peers.asked import ask_all
 
 CLIENTS, CLIENT = "/v1/ns/operator/clients", "/v1/ns/operator/client"
 SUBSCRIBERS, SEARCH = "/v1/ns/service/subscribers/all", "/v1/ns/service/subscribers/search"
@@ -70,11 +70,9 @@ def clients(call: Call, services: Services) -> Answer:
     here = _connected_here(services, contained, min(end, LISTED_MAX))
     if asked["local"]:
         return json_reply(here)
-    parameters = {"clientId": contained, "pageNo": asked["page"], "pageSize": asked["size"], "local": "true"}
-    found, other_kinds = ask_members(services, "GET", CLIENTS, parameters, ASK_S, down_too=False)
-    answers = [here, *(one for one in found.values() if _is_listing(one, "clients"))]
+    parameters = {"clientId": contained, "pageNo": asked["page"], "pageSize": asked["size"]}
+    answers, silent, other_kinds = _listings(services, CLIENTS, parameters, here, "clients")
     rows = {row["clientId"]: row for answer in answers for row in _rows(answer["clients"])}
-    silent = _silent(services, {address for address, one in found.items() if not _is_listing(one, "clients")})
     count = sum(answer["count"] for answer in answers)
     for row in _copies_of(services, contained, {*silent, *other_kinds}):
         count += row["clientId"] not in rows
@@ -143,11 +141,11 @@ def client(call: Call, services: Services) -> Answer:
     here = _client_here(services, asked["client_id"])
     if asked["local"] or here["client"] is not None:
         return json_reply(here | {"notAnswered": []})
-    parameters = {"clientId": asked["client_id"], "local": "true"}
-    found, _ = ask_members(services, "GET", CLIENT, parameters, ASK_S, down_too=False)
-    silent = _silent(services, {address for address, one in found.items() if one is None or "client" not in one})
-    for answer in found.values():
-        if answer is not None and isinstance(answer.get("client"), dict) and answer["client"].keys() >= _ROW:
+    parameters = {"clientId": asked["client_id"]}
+    told_by, unanswered, _ = ask_all(services, CLIENT, parameters, here, lambda one: "client" in one, ASK_S)
+    silent = _silent(services, unanswered)
+    for answer in told_by.values():
+        if isinstance(answer.get("client"), dict) and answer["client"].keys() >= _ROW:
             told = {name: answer.get(name) for name in here}
             return json_reply(told | {"notAnswered": silent})
     return json_reply(here | {"notAnswered": silent})
@@ -178,17 +176,14 @@ def subscribers(call: Call, services: Services) -> Answer:
     here = _subscribers_here(services, namespace, service)
     if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(here)
-    parameters = {"namespaceId": namespace, "serviceName": service, "local": "true"}
-    found, other_kinds = ask_members(services, "GET", SUBSCRIBERS, parameters, ASK_S, down_too=False)
-    answers = [here, *(one for one in found.values() if _is_listing(one, "subscribers"))]
+    parameters = {"namespaceId": namespace, "serviceName": service}
+    answers, silent, other_kinds = _listings(services, SUBSCRIBERS, parameters, here, "subscribers")
     rows = [row for answer in answers for row in _rows(answer["subscribers"])]
     return json_reply(
         {
             "count": sum(answer["count"] for answer in answers),
             "subscribers": sorted(rows, key=lambda one: (one.get("over") or "", one["ip"], one["port"])),
-            "notAnswered": _silent(
-                services, {address for address, one in found.items() if not _is_listing(one, "subscribers")}
-            ),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
         }
     )
@@ -233,17 +228,14 @@ def search_subscribers(call: Call, services: Services) -> Answer:
     if asked["local"]:
         return json_reply(here)
     names = {"namespaceId": asked["namespace"], "name": asked["name"], "group": asked["group"]}
-    pages = {"pageNo": asked["page"], "pageSize": asked["size"], "local": "true"}
-    found, other_kinds = ask_members(services, "GET", SEARCH, names | pages, ASK_S, down_too=False)
-    answers = [here, *(one for one in found.values() if _is_listing(one, "subscribers"))]
+    pages = {"pageNo": asked["page"], "pageSize": asked["size"]}
+    answers, silent, other_kinds = _listings(services, SEARCH, names | pages, here, "subscribers")
     rows = sorted((row for answer in answers for row in _rows(answer["subscribers"])), key=_order)
     return json_reply(
         {
             "count": sum(answer["count"] for answer in answers),
             "subscribers": rows[end - asked["size"] : end],
-            "notAnswered": _silent(
-                services, {address for address, one in found.items() if not _is_listing(one, "subscribers")}
-            ),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
         }
     )
@@ -266,15 +258,23 @@ def _order(row: Row) -> tuple[str, str, int]:
     return str(row.get("serviceName")), str(row["ip"]), row["port"]
 
 
-def _silent(services: Services, addresses: set[str]) -> list[str]:
+def _listings(
+    services: Services, path: str, parameters: Mapping[str, str | int], here: Row, name: str
+) -> tuple[list[Row], list[str], list[str]]:
+    """Return all members' lists of this ``name``, the members whose list is missing, and those of other kinds."""
+    told, silent, other_kinds = ask_all(services, path, parameters, here, lambda one: _is_listing(one, name), ASK_S)
+    return list(told.values()), _silent(services, silent), other_kinds
+
+
+def _silent(services: Services, addresses: list[str]) -> list[str]:
     """Return the members whose answer is missing, without those that are out by plan."""
     planned = {one.address for one in services.cluster.members() if services.cluster.planned(one)}
-    return sorted(addresses - planned)
+    return [one for one in addresses if one not in planned]
 
 
-def _is_listing(answer: Row | None, name: str) -> TypeGuard[Row]:
+def _is_listing(answer: Row, name: str) -> bool:
     """Return whether a member's answer has a list, and its counts."""
-    if answer is None or not isinstance(answer.get(name), list):
+    if not isinstance(answer.get(name), list):
         return False
     counts = (answer.get("count"), answer.get("connected", 0))
     return all(type(one) is int and one >= 0 for one in counts)

@@ -31,7 +31,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
         answer = app.test_client().get(f"/nacos{path}", query_string=dict(parameters))
         return {PEER: answer.get_json() if answer.status_code == 200 else None, SILENT: None}, ["127.0.0.4:8848"]
 
-    monkeypatch.setattr(cluster_clients, "ask_members", ask)
+    monkeypatch.setattr("app.peers.asked.ask_members", ask)
     return node
 
 
@@ -121,6 +121,6 @@ def test_an_answer_that_is_none_adds_nothing(
     node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch, wrong: Any
 ) -> None:
     answer = wrong if isinstance(wrong, dict) else None
-    monkeypatch.setattr(cluster_clients, "ask_members", lambda *_, **__: ({PEER: answer}, []))
+    monkeypatch.setattr("app.peers.asked.ask_members", lambda *_, **__: ({PEER: answer}, []))
     told = client.get(f"{NS}/service/subscribers/all?serviceName=orders").get_json()
     assert told["subscribers"] == []

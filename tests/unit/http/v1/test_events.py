@@ -9,7 +9,6 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
-from app.http.v1 import events
 from app.metrics.audit_trail import NODE, Actor
 from app.testing import Cluster
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
@@ -138,7 +137,7 @@ def test_all_members_answers_are_merged(node: FakeNode, client: FlaskClient, mon
         asked_with.append(_[3])
         return answers, ["127.0.0.4:8848"]
 
-    monkeypatch.setattr(events, "ask_members", ask)
+    monkeypatch.setattr("app.peers.asked.ask_members", ask)
     merged = asked(client, serviceName="orders", limit=2)
     assert [one["node"] for one in merged["events"]] == [SELF, PEER]
     assert (merged["more"], merged["notAnswered"], merged["otherKinds"]) == (
