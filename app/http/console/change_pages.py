@@ -7,14 +7,13 @@ import orjson
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.instance_pages import metadata_of
+from app.http.console.instance_pages import PARTIAL_BATCH, metadata_of
 from app.http.console.page import ConsolePage, form_route, page_route
 from app.http.console.service_pages import pick_of, service_name
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
 from app.naming.registry.remaining_instances import Candidate, Remaining, remaining_without
 
-PARTIAL_BATCH = "/v3/admin/ns/instance/partial/batch"
 ASK, APPLY = "/console/instances/change", "/console/instances/apply"
 PICK = "pick"
 PICKED_MAX = 200

@@ -11,6 +11,7 @@ from app.http.console.service_pages import service_name
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
 
+PARTIAL_BATCH = "/v3/admin/ns/instance/partial/batch"
 METADATA_LINES_MAX = 1_000
 FETCH_MS = 1_000
 
@@ -103,6 +104,8 @@ def save(page: ConsolePage) -> Reply:
     try:
         metadata = metadata_of(text)
         changed = _changed(facts, weight, enabled, metadata) if beside else _whole(weight, enabled, metadata)
+        if _leaves(facts, weight, enabled):
+            _take_out(page, asked, weight, enabled=enabled)
         if changed:
             page.api.send("PATCH", "/v1/ns/instance", **asked, **changed)
     except ApiRefusal as refusal:
@@ -110,6 +113,33 @@ def save(page: ConsolePage) -> Reply:
         return _form(page, asked, beside=beside, problem=refusal.text, status=refusal.status, **values)
     _fetch_written(page, asked)
     return page.go("/console/service", **_of_service(asked), done="instance-saved")
+
+
+def _take_out(page: ConsolePage, asked: dict[str, Any], weight: str, *, enabled: bool) -> None:
+    """Have the owner take the instance out of service.
+
+    Raises:
+        ApiRefusal: too few healthy instances would remain; the text says where to do it all the same.
+    """
+    named = orjson.dumps([{"ip": asked["ip"], "port": asked["port"], "clusterName": asked["clusterName"]}]).decode()
+    change = {"weight": weight} if enabled else {"enabled": False}
+    try:
+        page.api.send("PUT", PARTIAL_BATCH, **_of_service(asked), instances=named, ifEnoughRemain=True, **change)
+    except ApiRefusal as refusal:
+        if refusal.status == NOT_CHANGED_HERE:
+            text = f"{refusal.text}. The button Take out on the page of the service does it all the same."
+            raise ApiRefusal(refusal.status, text) from None
+        raise
+
+
+def _leaves(facts: dict[str, Any], weight: str, enabled: bool) -> bool:
+    """Return whether clients lose an instance by a change of its weight or state."""
+    shown = facts["shown"] or {"weight": None, "inLists": True}
+    try:
+        is_zero = float(weight) == 0
+    except ValueError:
+        is_zero = False  # the call refuses it by name
+    return bool((not enabled and shown["inLists"]) or (is_zero and shown["weight"] != 0))
 
 
 def _whole(weight: str, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any
 
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
+from app.naming.model.ip_addresses import host_port
 from app.tools.audit.client.access import (
     AccessError,
     access_of,
@@ -108,9 +109,8 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an answer, each of ``WIDTH`` characters at most if its words allow that."""
     one = answer["instance"]
-    yield from _wrapped(
-        f"{one['ip']}:{one['port']} ({one['clusterName']}) of {one['serviceName']}, namespace {one['namespaceId']}"
-    )
+    address, cluster = host_port(one["ip"], one["port"]), one["clusterName"]
+    yield from _wrapped(f"{address} ({cluster}) of {one['serviceName']}, namespace {one['namespaceId']}")
     yield ""
     for text in answer["verdict"]:
         yield from _wrapped(text, "* ")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from app.tools.audit.client.access import AccessError, add_access_options, duration_s
+from app.tools.printable import write_note
 
 if TYPE_CHECKING:
     from app.tools.audit.compare.compare import Difference
@@ -175,4 +176,4 @@ def _show(options: argparse.Namespace, tally: "Tally", differences: "Iterator[Di
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"rollcall compare: {text}\n")
+    write_note(f"rollcall compare: {text}")

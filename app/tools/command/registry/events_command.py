@@ -18,7 +18,7 @@ from app.tools.command.asking.server_connection import Parameters
 from app.tools.command.asking.server_events import ServerEvents
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
-from app.tools.printable import json_line, printable
+from app.tools.printable import json_line, printable, write_line
 
 EVENTS = "/v1/ns/operator/events"
 KINDS = ("instances", "operators", "cluster", "access")
@@ -212,12 +212,13 @@ class _Follower:
             if len(self._seen) > SEEN_MAX:
                 self._seen.popitem(last=False)
             self._last_ms = max(self._last_ms, _at_ms(one))
-            sys.stdout.write(f"{self._line(one)}\n")
+            if self._options.output == OutputFormat.JSON:
+                sys.stdout.write(f"{json_line(one)}\n")
+            else:
+                write_line(self._line(one))
         sys.stdout.flush()
 
     def _line(self, one: Row) -> str:
-        if self._options.output == OutputFormat.JSON:
-            return json_line(one)
         at, namespace, service, says, user, _, node = (
             cell.text if isinstance(cell, Cell) else cell for cell in _cells(one)
         )

@@ -5,7 +5,6 @@ A change that takes an instance away from clients says how many healthy ones rem
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 
 from app.tools.command.asking.exits import CommandError, ExitCode, StoppedByServer
@@ -19,6 +18,7 @@ from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.registry.register_command import pair
+from app.tools.printable import write_line
 
 PARTIAL_BATCH, METADATA_BATCH = "/v3/admin/ns/instance/partial/batch", "/v3/admin/ns/instance/metadata/batch"
 WEIGHT_MAX = 10_000
@@ -84,7 +84,7 @@ def _run(options: argparse.Namespace, client: RegistryClient, change: Change) ->
     if is_data(options):
         print_data(options, {"done": done, **parameters_of(options, client)})
     else:
-        sys.stdout.write(f"{done} {shown_instance(options)} in namespace {client.namespace}\n")
+        write_line(f"{done} {shown_instance(options)} in namespace {client.namespace}")
     return ExitCode.DONE
 
 

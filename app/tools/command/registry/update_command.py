@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.instance_argument import (
@@ -16,6 +15,7 @@ from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.registry.operate_command import add_force, change_instance, say_remaining
 from app.tools.command.registry.register_command import pair
+from app.tools.printable import write_line
 
 METADATA = "/v2/ns/instance/metadata/batch"
 
@@ -69,6 +69,6 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if is_data(options):
         print_data(options, {"done": "updated", **where})
     else:
-        sys.stdout.write(f"updated {shown_instance(options)} in namespace {client.namespace}\n")
+        write_line(f"updated {shown_instance(options)} in namespace {client.namespace}")
     say(options, "the change outlives a new registration; `rollcall explain` shows it")
     return ExitCode.DONE

@@ -115,6 +115,18 @@ def test_metadata_that_was_set_before_stays(browser: Browser) -> None:
     assert states(browser)["10.0.0.1"][2] == {"a": "1", "b": "2"}
 
 
+def test_the_form_of_one_instance_does_not_pass_the_stop(browser: Browser) -> None:
+    fill(browser, 2)
+    form = {"form": browser.token(f"{SERVICE}?serviceName=orders"), "serviceName": NAME, "ip": "10.0.0.1", "port": 8080}
+    url = "/nacos/console/instance/edit"
+    assert browser.client.post(url, data=form | {"weight": "3"}).status_code == 303
+    refused = browser.client.post(url, data=form | {"ip": "10.0.0.2", "weight": "3"})
+    assert (refused.status_code, "0 of 1 healthy instances in service would remain" in refused.text) == (409, True)
+    refused = browser.client.post(url, data=form | {"ip": "10.0.0.2", "weight": "0", "enabled": "true"})
+    assert refused.status_code == 409
+    assert {ip: one[:2] for ip, one in states(browser).items()} == {"10.0.0.1": (False, 3), "10.0.0.2": (True, 1)}
+
+
 def test_what_cannot_be_done_says_which_and_why(browser: Browser, node: FakeNode) -> None:
     fill(browser, 2)
     for do, picks, fields, status, text in (
