@@ -12,7 +12,6 @@ from threading import Event
 from typing import Any
 
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
-from app.naming.model.ip_addresses import host_port
 from app.tools.audit.client.access import (
     AccessError,
     access_of,
@@ -23,6 +22,7 @@ from app.tools.audit.client.access import (
     server_of,
 )
 from app.tools.command.asking.output import add_output_options, is_data, print_data
+from app.tools.command.asking.shown_values import address_of
 from app.tools.printable import printable
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
@@ -109,7 +109,7 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an answer, each of ``WIDTH`` characters at most if its words allow that."""
     one = answer["instance"]
-    address, cluster = host_port(one["ip"], one["port"]), one["clusterName"]
+    address, cluster = address_of(one), one["clusterName"]
     yield from _wrapped(f"{address} ({cluster}) of {one['serviceName']}, namespace {one['namespaceId']}")
     yield ""
     for text in answer["verdict"]:

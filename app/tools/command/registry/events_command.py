@@ -38,6 +38,8 @@ _COLUMNS = (
     Column("from", drop=5),
     Column("member", drop=2),
 )
+_OF_SERVICE = tuple(Column(one.head, drop=6, least=20) if one.head == "service" else one for one in _COLUMNS)
+"""Every row has the same service."""
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -84,7 +86,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
             options,
             lambda: {**answer, "events": events},
             lambda: (text_of(one, "id") for one in events),
-            _COLUMNS,
+            _OF_SERVICE if options.service else _COLUMNS,
             map(_cells, reversed(events)),
         )
     if answer.get("more") is True and len(events) >= options.limit:

@@ -151,5 +151,5 @@ def change_instance(options: argparse.Namespace, client: RegistryClient, **wante
 def say_remaining(options: argparse.Namespace, counts: Row) -> None:
     """Say how many instances clients go on calling, as the owner counted them."""
     names = ("remaining", "serving", "threshold")
-    remaining, serving, threshold = (counts.get(name) for name in names)
-    say(options, f"{remaining} of {serving} healthy instances in service remain, protect threshold {threshold}")
+    remaining, serving, threshold = (counts.get(name, 0) for name in names)
+    say(options, f"{remaining} of {serving} healthy instances in service remain, protect threshold {threshold:g}")
