@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from app.commands.ownership import Forward
 from app.naming.model.model import Instance
+from app.naming.registry.remaining_instances import Remaining
 
 
 class Waits:
@@ -41,9 +42,16 @@ class Changed(NamedTuple):
     """The changed instances, as they were before."""
 
 
+class Remained(NamedTuple):
+    """A change of several instances is executed."""
+
+    counts: Remaining
+    """The instances of the service that clients call, before and after."""
+
+
 class Unchanged:
     """The command asks for nothing that may be done, and nothing was."""
 
 
-Outcome = Done | Beaten | Changed | Unchanged | Forward | Waits
+Outcome = Done | Beaten | Changed | Remained | Unchanged | Forward | Waits
 DONE, UNCHANGED = Done(), Unchanged()

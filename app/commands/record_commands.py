@@ -89,6 +89,19 @@ class ChangeInstance(NamedTuple):
     """Replace an earlier change as a whole, also of an instance that is yet to come. Otherwise None changes nothing."""
 
 
+class ChangeInstances(NamedTuple):
+    """Change several instances of a service in one step, beside what is registered; other metadata keys stay."""
+
+    namespace: str
+    service: str
+    names: tuple[InstanceName, ...]
+    weight: float | None = None
+    enabled: bool | None = None
+    metadata: Metadata | None = None
+    if_enough: bool = False
+    """Stop if clients would lose so many instances that too few healthy ones remain."""
+
+
 class UpdateMetadata(NamedTuple):
     """Set keys of the metadata of several instances of a service, or remove them."""
 
@@ -212,7 +225,8 @@ OfServices = CreateService | UpdateService | RemoveService | UpdateCluster
 OfNamespaces = CreateNamespace | UpdateNamespace | RemoveNamespace
 OfUsers = CreateUser | CreateFirstAdmin | SetPassword | ChangePassword | EndTokens | EndToken | RemoveUser
 OfRights = AddRole | RemoveRole | AddPermission | RemovePermission
-RecordCommand = OfServices | ChangeInstance | OfNamespaces | UpdateSwitch | UpdateSwitches | OfUsers | OfRights
+OfInstances = ChangeInstance | ChangeInstances
+RecordCommand = OfServices | OfInstances | OfNamespaces | UpdateSwitch | UpdateSwitches | OfUsers | OfRights
 """The commands that change durable records and nothing else."""
 
 

@@ -16,6 +16,7 @@ from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.naming.model.override import Override
 from app.naming.records.durable_service import DurableService, Namespace
 from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, override_key, service_meta_key, user_key
+from app.naming.registry.remaining_instances import Remaining
 from app.naming.service import NamingService
 
 
@@ -25,7 +26,7 @@ class RecordStep(NamedTuple):
     keys: Callable[[Any], tuple[str, ...]]
     """Return the keys of the records that a command changes, which share an owner; none if it is for this member."""
     write: Callable[[Any, WriteCaller], object]
-    """Change the records. Return False if the command asks for nothing that may be done."""
+    """Change the records. Return False if the command asks for nothing that may be done; or what remains in service."""
 
 
 class RecordWrites:
@@ -69,6 +70,7 @@ class RecordWrites:
             to.RemoveService: RecordStep(lambda one: durable.keys_of_service(*one), _plain(durable.remove_service)),
             to.UpdateCluster: of_service(self._update_cluster),
             to.ChangeInstance: RecordStep(_override_keys, self._change_instance),
+            to.ChangeInstances: RecordStep(_override_keys_of_all, self._change_instances),
             to.CreateNamespace: of_namespace(durable.create_namespace),
             to.UpdateNamespace: of_namespace(durable.update_namespace),
             to.RemoveNamespace: RecordStep(lambda one: (namespace_key(one.id),), _plain(durable.remove_namespace)),
@@ -116,6 +118,15 @@ class RecordWrites:
         else:
             self._durable.overrides.change(*where, weight, enabled, metadata)
 
+    def _change_instances(self, command: to.ChangeInstances, _: WriteCaller) -> Remaining:
+        namespace, service, names, weight, enabled, metadata, if_enough = command
+        for one in names:
+            keys.check_address(namespace, service, one.cluster, one.ip, one.port)
+        wanted = Override(weight, enabled, metadata or keys.NO_METADATA)
+        return self._durable.overrides.change_all(
+            namespace, service, map(_instance_key, names), wanted, if_enough=if_enough
+        )
+
     # --- users -------------------------------------------------------------------------------------
 
     def _create_first_admin(self, command: to.CreateFirstAdmin, _: WriteCaller) -> None:
@@ -160,6 +171,14 @@ class RecordWrites:
 
 def _override_keys(one: to.ChangeInstance) -> tuple[str, ...]:
     return (override_key(one.namespace, one.service, keys.instance_key(one.ip, one.port, one.cluster)),)
+
+
+def _override_keys_of_all(one: to.ChangeInstances) -> tuple[str, ...]:
+    return tuple(override_key(one.namespace, one.service, _instance_key(name)) for name in one.names)
+
+
+def _instance_key(one: to.InstanceName) -> str:
+    return keys.instance_key(one.ip, one.port, one.cluster)
 
 
 def _plain(write: Callable[..., object]) -> Callable[[Any, WriteCaller], object]:

@@ -7,9 +7,9 @@ from typing import Any
 
 from app.commands import operator_changes as operators
 from app.commands.metadata_batch import instances_of, takes_long
-from app.commands.outcomes import DONE, UNCHANGED, WAITS, Beaten, Changed, Done, Outcome, Waits
+from app.commands.outcomes import DONE, UNCHANGED, WAITS, Beaten, Changed, Done, Outcome, Remained, Waits
 from app.commands.ownership import Forward, durable_owner, not_serving_text
-from app.commands.record_commands import ChangeInstance, RecordCommand, UpdateHealth, UpdateMetadata
+from app.commands.record_commands import OfInstances, RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
 from app.commands.write_caller import BATCH_CHANGE, SHORT_CHANGE, Misdirected, WriteCaller, WriteOwners
 from app.members.membership import Pauses, check_late
@@ -31,6 +31,7 @@ from app.naming.registry.operations import (
     UpdateInstance,
     changed_metadata,
 )
+from app.naming.registry.remaining_instances import Remaining
 from app.naming.service import NamingService
 from app.naming.wire.service_info import QUICK_HOSTS_MAX
 from distro.model.types import CAPABILITY_WRITES, MemberState
@@ -318,11 +319,12 @@ class Writes:
         return Changed(tuple(found))
 
     def _write_records(self, step: RecordStep, command: RecordCommand, caller: WriteCaller) -> Outcome:
-        if type(command) is ChangeInstance:
+        if isinstance(command, OfInstances):
             operators.check_kept_by_all(self._cluster)
         if (keys := step.keys(command)) and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
-        return UNCHANGED if step.write(command, caller) is False else DONE
+        done = step.write(command, caller)
+        return UNCHANGED if done is False else Remained(done) if isinstance(done, Remaining) else DONE
 
     def _write_durably(self, caller: WriteCaller, keys: tuple[str, ...], write: Callable[[], object]) -> Outcome:
         if (other := self._durable_elsewhere(caller, *keys)) is not None:

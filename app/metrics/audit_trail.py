@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 
 from app.config.observability import Observability
@@ -59,6 +60,21 @@ def acting_as(actor: Actor) -> Iterator[None]:
         _acting.reset(token)
 
 
+class _SharedLine:
+    """A line of both logs. The thread of the log that writes it first makes and notes it."""
+
+    def __init__(self, make: Callable[[], str]) -> None:
+        self._make: Callable[[], str] | None = make
+        self._line = ""
+        self._lock = Lock()
+
+    def __call__(self) -> str:
+        with self._lock:
+            if self._make is not None:
+                self._line, self._make = self._make(), None
+            return self._line
+
+
 class AuditTrail:
     """Records changes from any thread, without waiting. No level of any logger silences it."""
 
@@ -89,10 +105,11 @@ class AuditTrail:
         """
         if self.is_on:
             who = actor or acting()
-            values = self._wall_ms(), who, what, key, before, after
-            self._file.add(partial(self._noted_line, *values))
+            make: Callable[[], str] = partial(self._noted_line, self._wall_ms(), who, what, key, before, after)
             if not what.startswith(OF_CLIENTS) and self._security.takes(Event(what, who.address, who.user)):
-                self._security.add(partial(self._line, *values))
+                make = _SharedLine(make)
+                self._security.add(make)
+            self._file.add(make)
 
     def on_access(self, what: str, key: str, who: Actor, why: str = "") -> None:
         """Write only to the security log that a caller logged in, or was refused. ``what``: as ``login.refused``."""

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,6 @@ from app.operator.event_words import place_of, sentence
 LINES_BYTES_MAX = 1 << 20
 """The most bytes of lines in one member's answer. An answer with fewer events than were asked for says ``more``."""
 NEVER_MS = 1 << 60
-DOUBLE_MS = 5_000
-"""A call and the same call as a member forwarded it are no further apart."""
 CURSOR_SPLITTER = "|"
 Event = dict[str, Any]
 Answer = Mapping[str, Any]
@@ -82,7 +80,7 @@ def read_cursor(text: str) -> tuple[int, str, int]:
     return int(at), node, int(number)
 
 
-def local_events(audit: AuditTrail, query: EventQuery) -> Answer:
+def local_events(audit: AuditTrail, query: EventQuery) -> dict[str, Any]:
     """Return what this member remembers, the latest first. Shape: events, more, memory."""
     memory, found, size, more = audit.memory, list[Event](), 0, False
     ends = read_cursor(query.cursor) if query.cursor else None
@@ -178,20 +176,7 @@ def merged(answers: Mapping[str, Answer], limit: int) -> tuple[list[Event], bool
     events = [one for answer in answers.values() for one in answer["events"] if order_of(one) >= complete]
     events.sort(key=order_of, reverse=True)
     more = len(events) > limit or any(one["more"] for one in answers.values())
-    return list(_without_doubles(events[:limit])), more
-
-
-def _without_doubles(events: list[Event]) -> Iterator[Event]:
-    """Leave out an operator's call that a member forwarded, beside the line of the member that it came to."""
-    first = [one for one in events if one["what"] == "operation" and not one["via"]]
-    for one in events:
-        is_forwarded = one["what"] == "operation" and one["via"]
-        if not is_forwarded or not any(
-            abs(one["atMs"] - other["atMs"]) <= DOUBLE_MS
-            and all(one[name] == other[name] for name in ("key", "user", "from", "after"))
-            for other in first
-        ):
-            yield one
+    return events[:limit], more
 
 
 COLUMNS: tuple[str, ...] = (

@@ -33,6 +33,17 @@ def _effect_of_status(status: str) -> str:
     return f"Members refuse the {'writes and beats' if reads else 'reads'} of clients"
 
 
+def warning_of(name: str, effect: str, connections: int, addresses: int) -> str:
+    """Return what is said before a harmful switch is set. The numbers: clients over gRPC, and those over HTTP."""
+    text = f"{effect}, at every member, within seconds."
+    if name in TURNS_AWAY:
+        text += (
+            f" That turns away all clients: those that this member knows are {connections:,} over gRPC and "
+            f"{addresses:,} that registered over HTTP, beside those that only subscribe."
+        )
+    return f"{text} Every page of the console shows it until the switch is set back."
+
+
 def effects(switches: SwitchDomain) -> list[tuple[str, str, str]]:
     """Return the harmful switches in force: name, value and effect of each."""
     values = switches.to_json()

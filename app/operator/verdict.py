@@ -115,6 +115,8 @@ def _published(told: Told) -> list[str]:
                 f"Published by the gRPC client {name}, connected to {where}: it stays registered as long as that "
                 "connection."
             )
+            if each.get("healthy") is False:
+                said.append("Unhealthy because: its client published it as unhealthy. No beats or checks change that.")
         elif each["connectionGone"]:
             said.append(f"Its client {name} lost the connection, and is expected to publish at another member.")
         elif where in told:

@@ -1,9 +1,9 @@
 """Asking another member for data that only that member has."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
 import orjson
@@ -49,6 +49,39 @@ def ask_members(
         return none, other_kinds
     with ThreadPoolExecutor(min(len(asked), ASKED_AT_ONCE_MAX), thread_name_prefix="http-ask") as pool:
         return {**none, **dict(zip(asked, pool.map(ask, asked), strict=True))}, other_kinds
+
+
+class AllAnswers(NamedTuple):
+    """The answers of the members that gave a whole one, by address, this member's first; and the other members."""
+
+    told: dict[str, dict[str, Any]]
+    silent: list[str]
+    """Members of our kind without a whole answer, sorted: absent, slow, or of another release."""
+    other_kinds: list[str]
+
+
+def ask_all(
+    services: PeerParts,
+    path: str,
+    parameters: Mapping[str, str | int],
+    own: dict[str, Any],
+    is_whole: Callable[[dict[str, Any]], bool],
+    timeout_s: float,
+    *,
+    down_too: bool = False,
+) -> AllAnswers:
+    """Ask all other members for their part, each with ``local=true``. Blocks, for ``timeout_s`` at most.
+
+    ``own``: this member's part. An answer that is not whole, or names another member as its address, counts as none.
+    """
+    asked = {**parameters, "local": "true"}
+    found, other_kinds = ask_members(services, "GET", path, asked, timeout_s, down_too=down_too)
+    told = {services.cluster.self_address: own} | {
+        address: one
+        for address, one in found.items()
+        if one is not None and one.get("address", address) == address and is_whole(one)
+    }
+    return AllAnswers(told, sorted(found.keys() - told.keys()), other_kinds)
 
 
 def ask_member(

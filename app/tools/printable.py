@@ -1,6 +1,8 @@
 """Strangers' text on a terminal: names and metadata hold whatever somebody registered."""
 
 import json
+import re
+import shutil
 import sys
 from typing import Any
 
@@ -8,6 +10,30 @@ from typing import Any
 def printable(text: str) -> str:
     """Return the text with an escape for each character that controls a terminal or changes the writing direction."""
     return text if text.isprintable() else "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def write_line(text: str, indent: str = "  ") -> None:
+    """Write a line on standard output. A terminal gets it broken between words, further lines with ``indent``."""
+    sys.stdout.write(f"{_broken(text, indent) if sys.stdout.isatty() else text}\n")
+
+
+def write_note(text: str) -> None:
+    """Write a line on standard error, after all that is on standard output, as ``write_line`` does."""
+    sys.stdout.flush()
+    sys.stderr.write(f"{_broken(text) if sys.stderr.isatty() else text}\n")
+
+
+def _broken(text: str, indent: str = "  ") -> str:
+    """Return the text in lines that fit the terminal; a longer word, such as a path, stays whole to be copied."""
+    from rich.cells import cell_len
+
+    room, lines = shutil.get_terminal_size().columns, list[str]()
+    for word in re.split(r"(?<=\S) (?=\S)", text):  # several spaces align, and stay
+        if lines and cell_len(f"{lines[-1]} {word}") <= room:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(f"{indent}{word}" if lines else word)
+    return "\n".join(lines)
 
 
 def json_text(value: Any) -> str:

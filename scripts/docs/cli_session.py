@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -40,8 +41,10 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 class Session:
     """A transcript of commands and their output."""
 
-    def __init__(self, port: int) -> None:
-        self._written = [HEAD]
+    columns = COLUMNS
+
+    def __init__(self, port: int, head: str = HEAD) -> None:
+        self._written = [head]
         self.variables: dict[str, str] = {}
         self.port, self.users_port = port, port + USERS_OFFSET
 
@@ -69,6 +72,7 @@ class Session:
     def run(self, arguments: list[str]) -> tuple[str, int]:
         """Run a command in a terminal; return what it printed, without colours, and its exit code."""
         main, terminal = pty.openpty()
+        termios.tcsetwinsize(terminal, (50, self.columns))
         with subprocess.Popen(
             [COMMAND, *arguments], stdin=subprocess.DEVNULL, stdout=terminal, stderr=terminal, env=self._environ()
         ) as process:
@@ -80,7 +84,7 @@ class Session:
 
     def _environ(self) -> dict[str, str]:
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
-        shell = {"HOME": "/home/ann", "TERM": "xterm", "COLUMNS": str(COLUMNS)}
+        shell = {"HOME": "/home/ann", "TERM": "xterm", "COLUMNS": str(self.columns)}
         return {**kept, **shell, **self.variables}
 
 

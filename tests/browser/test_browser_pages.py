@@ -301,7 +301,6 @@ def test_events_of_all_members_come_without_a_click(cluster: ClusterProcesses, v
 
 
 def test_a_member_that_is_down_is_seen_without_a_click(cluster: ClusterProcesses, visit: Visits, axe: str) -> None:
-    """The last test: it takes a member away."""
     window = visit(cluster.members[0])
     page = window.open("/")
     page.locator("#live-dot[data-state=on]").wait_for()
@@ -316,3 +315,6 @@ def test_a_member_that_is_down_is_seen_without_a_click(cluster: ClusterProcesses
     window.open(ORDERS)
     assert page.locator("tr", has_text="no answer").count() == 1
     window.shoot("member-down-service")
+    cluster.members[2].restart()
+    for member in cluster:
+        eventually(lambda member=member: cluster.all_up(member))  # type: ignore[misc]

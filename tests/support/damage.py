@@ -135,8 +135,20 @@ def plant_record(
 
 def plant_client(member: Member, target: Member, client_id: str, weight: float) -> None:
     """Have a member hold a client of another one with another weight, under the version of the client's next change."""
+
+    def depart(published: Datum) -> None:
+        published["extendDatum"]["publishInstanceWeight"] = weight
+
+    plant_publication(member, target, client_id, depart)
+
+
+def plant_publication(member: Member, target: Member, client_id: str, depart: Callable[[Datum], None]) -> None:
+    """Have a member hold a client of another one with its first instance as ``depart`` leaves it.
+
+    It is planted under the version of the client's next change.
+    """
     datum = _asked(member, CLIENT_KEY_PREFIX + client_id, target)
     datum["version"] = _next(datum["version"])
     datum["client"]["attributes"]["clientAttributes"]["revision"] += 1
-    datum["client"]["instancePublishInfos"][0]["extendDatum"]["publishInstanceWeight"] = weight
+    depart(datum["client"]["instancePublishInfos"][0])
     _told(target, member, datum)

@@ -24,11 +24,12 @@ def audit_refusal(call: Call, services: Services, why: str, user: str = "") -> N
 
 
 def audit_operation(row: Route, call: Call, reply: Reply, services: Services) -> None:
-    """Write an administrator's call that changed something, whatever it was, with its parameters.
+    """Write an administrator's call that changed something, with its parameters; once, at the member that was asked.
 
-    The change of a durable record has a line of its own beside this one, with its values.
+    The change of a durable record has a line of its own beside this one, with its values. The member that executes a
+    forwarded call writes only that line, which names the member that was asked.
     """
-    if row.access.scope is _ADMIN and row.access.action is _WRITE and reply.status < 300:
+    if row.access.scope is _ADMIN and row.access.action is _WRITE and reply.status < 300 and not call.actor.via:
         parameters = dict(call.parameters.items())
         services.instruments.audit.write("operation", f"{row.method} {row.path}", after=parameters)
 

@@ -6,7 +6,7 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, form_route, page_route
 from app.naming.model.keys import DEFAULT_NAMESPACE
-from app.operator.switch_effects import TURNS_AWAY, effect_of
+from app.operator.switch_effects import effect_of, warning_of
 
 NAMESPACES, SWITCHES = "/v1/console/namespaces", "/v1/ns/operator/switches"
 PURPOSES = {
@@ -174,22 +174,14 @@ def set_switch(page: ConsolePage) -> Reply:
 
 def _ask_about_switch(page: ConsolePage, name: str, text: str, effect: str) -> Reply:
     """Ask whether a switch that harms clients is to be set, with the number of these clients."""
-    advice = f"{effect}, at every member, within seconds."
-    if name in TURNS_AWAY:
-        counts = page.api.get("/v3/admin/ns/ops/metrics", onlyStatus=False)
-        connections, all_clients = counts["connectionBasedClientCount"], counts["clientCount"]
-        addresses = all_clients - connections
-        advice += (
-            f" That turns away all clients: those that this member knows are {connections:,} over gRPC and "
-            f"{addresses:,} that registered over HTTP, beside those that only subscribe."
-        )
-    advice += " Every page shows it until the switch is set back."
+    counts = page.api.get("/v3/admin/ns/ops/metrics", onlyStatus=False)
+    connections, all_clients = counts["connectionBasedClientCount"], counts["clientCount"]
     return page.show(
         "confirm.html",
         f"Set {name}?",
         nav="switches",
         question=f"Set {name} to {text}?",
-        advice=advice,
+        advice=warning_of(name, effect, connections, all_clients - connections),
         action=page.url("/console/switches"),
         fields={"name": name, "value": text, "sure": "1"},
         word=f"Set {name}",

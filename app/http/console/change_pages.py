@@ -7,18 +7,17 @@ import orjson
 
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.instance_pages import metadata_of
+from app.http.console.instance_pages import PARTIAL_BATCH, metadata_of
 from app.http.console.page import ConsolePage, form_route, page_route
 from app.http.console.service_pages import pick_of, service_name
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
-from app.operator.remaining_instances import Candidate, Remaining, remaining_without
+from app.naming.registry.remaining_instances import Candidate, Remaining, remaining_without
 
 ASK, APPLY = "/console/instances/change", "/console/instances/apply"
 PICK = "pick"
 PICKED_MAX = 200
 """As many as the longest page of a list has."""
-SERVER_ERROR = 500
 DISABLE, ENABLE, WEIGHT, METADATA = "disable", "enable", "weight", "metadata"
 TITLES = {
     DISABLE: "Take {} out of service?",
@@ -125,51 +124,15 @@ def _attributes(page: ConsolePage, action: str) -> dict[str, Any]:
     return {"enabled": action == ENABLE}
 
 
-def _stops_serving(action: str, attributes: dict[str, Any]) -> bool:
-    """Return whether clients stop calling an instance after the change."""
-    if action != WEIGHT:
-        return action == DISABLE
-    try:
-        return float(attributes["weight"]) == 0
-    except ValueError:
-        return False  # the call refuses it by name
-
-
 @form_route(APPLY)
 def apply(page: ConsolePage) -> Reply:
-    """Change the selected instances, one call for each; stop where too few healthy ones would remain."""
+    """Change the selected instances in one step; the owner stops it where too few healthy ones would remain."""
     action, picked = _action(page), _picked(page)
+    where = {"namespaceId": page.namespace, "serviceName": service_name(page)}
+    instances = orjson.dumps([{"ip": ip, "port": port, "clusterName": cluster} for ip, port, cluster in picked])
     try:
-        attributes = _attributes(page, action)
-        if _stops_serving(action, attributes) and not page.text("force") and _remaining(page, picked)[0].is_refused:
-            raise ApiRefusal(409, "Nothing was changed: too few healthy instances would remain in service.")
+        attributes = _attributes(page, action) | {"ifEnoughRemain": not page.text("force")}
+        page.api.send("PUT", PARTIAL_BATCH, **where, instances=instances.decode(), **attributes)
     except ApiRefusal as refusal:
         return _question(page, picked, problem=refusal.text, status=refusal.status)
-    failed = _change_all(page, picked, attributes)
-    if failed:
-        first, text = next(iter(failed.items()))
-        done = len(picked) - len(failed)
-        problem = f"{done} of {len(picked)} changed. {host_port(*first[:2])}: {text}"
-        return _question(page, list(failed), problem=problem, status=409)
-    return page.go(
-        "/console/service", namespaceId=page.namespace, serviceName=service_name(page), done="instances-changed"
-    )
-
-
-def _change_all(page: ConsolePage, picked: list[Key], attributes: dict[str, Any]) -> dict[Key, str]:
-    """Change the instances in order. Return the reason by each that was not changed.
-
-    After a failure of a member the others are not tried: each could wait as long.
-    """
-    failed: dict[Key, str] = {}
-    for number, (ip, port, cluster) in enumerate(picked):
-        where = {"namespaceId": page.namespace, "serviceName": service_name(page)}
-        try:
-            page.api.send(
-                "PUT", "/v3/admin/ns/instance/partial", **where, ip=ip, port=port, clusterName=cluster, **attributes
-            )
-        except ApiRefusal as refusal:
-            failed[picked[number]] = refusal.text
-            if refusal.status >= SERVER_ERROR:
-                return failed | dict.fromkeys(picked[number:], refusal.text)
-    return failed
+    return page.go("/console/service", **where, done="instances-changed")

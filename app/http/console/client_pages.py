@@ -5,7 +5,7 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
-from app.http.console.service_pages import SIZES, namespaces_of, page_of, pager, to_own_namespace
+from app.http.console.service_pages import SIZES, namespaces_of, page_of, pager, sort_of, to_own_namespace
 from app.naming.model.keys import GROUP_SPLITTER
 
 CLIENT = "/v2/ns/client"
@@ -15,13 +15,14 @@ CLIENT = "/v2/ns/client"
 def clients(page: ConsolePage) -> Reply:
     """List the clients of all members whose ids contain a text, page by page."""
     number, size = page_of(page)
-    wanted = page.text("id")
-    found = page.api.get("/v1/ns/operator/clients", clientId=wanted, pageNo=number, pageSize=size)
+    wanted, sort = page.text("id"), sort_of(page, "client")
+    found = page.api.get("/v1/ns/operator/clients", clientId=wanted, pageNo=number, pageSize=size, **sort)
     return page.show(
         "clients.html",
         "Clients",
         nav="clients",
         wanted=wanted,
+        sort=sort,
         clients=found["clients"],
         connected=found["connected"],
         silent=found["notAnswered"],
@@ -75,6 +76,7 @@ def subscribers(page: ConsolePage) -> Reply:
         return elsewhere
     number, size = page_of(page)
     filters = {"name": page.text("name"), "group": page.text("group")}
+    sort = sort_of(page, "service")
     group, splitter, name = filters["name"].rpartition(GROUP_SPLITTER)
     found = page.api.get(
         "/v1/ns/service/subscribers/search",
@@ -83,6 +85,7 @@ def subscribers(page: ConsolePage) -> Reply:
         group=group if splitter else filters["group"],
         pageNo=number,
         pageSize=size,
+        **sort,
     )
     return page.show(
         "subscribers.html",
@@ -90,6 +93,7 @@ def subscribers(page: ConsolePage) -> Reply:
         nav="subscribers",
         namespaces=namespaces_of(page),
         filters=filters,
+        sort=sort,
         subscribers=found["subscribers"],
         silent=found["notAnswered"],
         other_kinds=found["otherKinds"],

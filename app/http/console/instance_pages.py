@@ -11,6 +11,7 @@ from app.http.console.service_pages import service_name
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
 
+PARTIAL_BATCH = "/v3/admin/ns/instance/partial/batch"
 METADATA_LINES_MAX = 1_000
 FETCH_MS = 1_000
 
@@ -102,9 +103,13 @@ def save(page: ConsolePage) -> Reply:
     beside = _is_changed_beside(facts)
     try:
         metadata = metadata_of(text)
-        changed = _changed(facts, weight, enabled, metadata) if beside else _whole(weight, enabled, metadata)
+        leaves = _leaves(facts, weight, enabled)
+        kept = (facts["shown"]["weight"] if enabled else weight, True) if leaves else (weight, enabled)
+        changed = _changed(facts, *kept, metadata) if beside else _whole(*kept, metadata)
         if changed:
             page.api.send("PATCH", "/v1/ns/instance", **asked, **changed)
+        if leaves:
+            _take_out(page, asked, weight, enabled=enabled)
     except ApiRefusal as refusal:
         values = {"weight": weight, "enabled": enabled, "metadata": text}
         return _form(page, asked, beside=beside, problem=refusal.text, status=refusal.status, **values)
@@ -112,12 +117,42 @@ def save(page: ConsolePage) -> Reply:
     return page.go("/console/service", **_of_service(asked), done="instance-saved")
 
 
-def _whole(weight: str, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
+def _take_out(page: ConsolePage, asked: dict[str, Any], weight: str, *, enabled: bool) -> None:
+    """Have the owner take the instance out of service.
+
+    Raises:
+        ApiRefusal: too few healthy instances would remain; the text says where to do it all the same.
+    """
+    named = orjson.dumps([{"ip": asked["ip"], "port": asked["port"], "clusterName": asked["clusterName"]}]).decode()
+    change = {"weight": weight} if enabled else {"enabled": False}
+    try:
+        page.api.send("PUT", PARTIAL_BATCH, **_of_service(asked), instances=named, ifEnoughRemain=True, **change)
+    except ApiRefusal as refusal:
+        if refusal.status == NOT_CHANGED_HERE:
+            text = (
+                f"It stays in service, its other values are saved: {refusal.text}. The button Take out on the page of "
+                "the service does it all the same."
+            )
+            raise ApiRefusal(refusal.status, text) from None
+        raise
+
+
+def _leaves(facts: dict[str, Any], weight: str, enabled: bool) -> bool:
+    """Return whether clients lose an instance by a change of its weight or state."""
+    shown = facts["shown"]
+    try:
+        is_zero = float(weight) == 0
+    except ValueError:
+        return False  # the call refuses it by name
+    return bool(shown and shown["inLists"] and shown["weight"] and (not enabled or is_zero))
+
+
+def _whole(weight: str | float, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
     """Return the parameters of a PATCH that sets all attributes: it leaves blank ones alone; null is the empty map."""
     return {"weight": weight, "enabled": enabled, "metadata": orjson.dumps(metadata or None).decode()}
 
 
-def _changed(facts: dict[str, Any], weight: str, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
+def _changed(facts: dict[str, Any], weight: str | float, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
     """Return the parameters of a PATCH that sets only the attributes which the form changed.
 
     An attribute that is kept beside the instance hides all values that the client registers later.
@@ -126,7 +161,7 @@ def _changed(facts: dict[str, Any], weight: str, enabled: bool, metadata: dict[s
     kept: dict[str, str] = (facts["override"] or {}).get("metadata") or {}
     beside = {key: one for key, one in metadata.items() if key in kept or shown["metadata"].get(key) != one}
     changed = _whole(weight, enabled, beside)
-    if weight == str(shown["weight"]):
+    if str(weight) == str(shown["weight"]):
         del changed["weight"]
     if enabled is shown["inLists"]:
         del changed["enabled"]

@@ -1,12 +1,14 @@
 """Members: their reports, queues and verify rounds, and their present differences."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from app.http.api.call import Reply
-from app.http.console.cluster_facts import cluster_facts
+from app.http.console.cluster_facts import ClusterFacts, cluster_facts
 from app.http.console.content_sampling import sample_contents
 from app.http.console.page import ConsolePage, page_route
+from app.http.console.service_pages import sort_of
 from app.peers.asked import ask_members
 from app.rows.rows import BUCKETS, DIGEST_FORMAT
 
@@ -40,18 +42,41 @@ def members(page: ConsolePage) -> Reply:
     comparison = compare(page) if page.text("compare") and facts else None
     if facts is not None:
         sample_contents(page, facts)
+    sort = sort_of(page, "address")
+    keys = _keys(facts)
+    listed.sort(key=keys["address"])
+    listed.sort(key=keys.get(sort["orderBy"], keys["address"]), reverse=sort["descending"])
     return page.show(
         "members.html",
         "Members",
         nav="members",
         live="" if page.text("compare") else page.url("/console/events"),  # each look would compare anew
         members=listed,
+        sort=sort,
         facts=facts,
         agreement=facts.agreement() if facts else None,
         comparison=comparison,
         standalone=page.services.cluster.standalone,
         shown_max=SERVICES_SHOWN,
     )
+
+
+def _keys(facts: ClusterFacts | None) -> dict[str, Callable[[dict[str, Any]], Any]]:
+    """Return the keys by which the reports are sorted, by the names of the columns."""
+    engines: Mapping[str, Any] = facts.engines if facts else {}
+
+    def engine(one: dict[str, Any]) -> Mapping[str, Any]:
+        return engines.get(one["address"]) or {}
+
+    return {
+        "address": lambda one: str(one["address"]),
+        "state": lambda one: (str(one["extendInfo"].get("plannedAbsence", "")), str(one["state"])),
+        "version": lambda one: str(one["extendInfo"].get("version", "")),
+        "report": lambda one: one["extendInfo"].get("lastRefreshTime") or 0,
+        "failed": lambda one: one["failAccessCnt"],
+        "run": lambda one: str(engine(one).get("writer", "")).partition("~")[2],
+        "steady": lambda one: bool(engine(one).get("steady")),
+    }
 
 
 def compare(page: ConsolePage) -> ContentComparison:

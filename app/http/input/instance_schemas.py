@@ -104,6 +104,22 @@ class PatchSchema(_Named):
     app = Trimmed("app", _APP_TEXT, validate=_APP_LENGTH)
 
 
+class PartialBatchSchema(NeededServiceSchema):
+    """PUT ``/v3/admin/ns/instance/partial/batch``: an absent value stays as it is."""
+
+    instances = Needed(
+        "instances", "A JSON array of the instances, each with ip, port and clusterName.", needs=FILLED, example="[]"
+    )
+    weight = Double("weight", _WEIGHT_TEXT)
+    enabled = LenientFlag("enabled", _ENABLED_TEXT)
+    metadata = MetadataText("metadata", f"{METADATA_TEXT} Other keys stay.")
+    if_enough = StrictFlag(
+        "ifEnoughRemain",
+        "Change nothing if no healthy instance would remain in service, or not more than the protect threshold.",
+        False,
+    )
+
+
 class PatchV2Schema(PatchSchema):
     """PATCH ``/v2/ns/instance``: three values are needed. Source: Nacos 2.3.1 InstanceControllerV2.patch."""
 

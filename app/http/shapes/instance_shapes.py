@@ -19,7 +19,7 @@ from app.http.shapes.common_shapes import (
     WEIGHT,
 )
 from app.http.shapes.described import JSON_TYPE, Content, json_of
-from app.http.shapes.json_shapes import array, either, facts, flag, map_of, or_null, record, text, whole
+from app.http.shapes.json_shapes import array, either, facts, flag, map_of, number, or_null, record, text, whole
 
 _DERIVED = {
     "instanceHeartBeatInterval": MILLISECONDS,
@@ -94,6 +94,17 @@ _CHECKED_LIST = {**record("CheckedList", {}), "maxProperties": 0}
 INSTANCE_LIST = Content(JSON_TYPE, either(_LIST_OF_KNOWN, _LIST_OF_UNKNOWN, _CHECKED_LIST))
 UPDATED = json_of(
     record("UpdatedInstances", {"updated": array(text("10.0.0.1:8080:unknown:DEFAULT:ephemeral", "One instance."))})
+)
+REMAINED = json_of(
+    record(
+        "RemainingInstances",
+        {
+            "total": whole(5, "All instances of the service, whatever their state."),
+            "serving": whole(4, "Instances that clients called before: healthy, enabled, with a weight above 0."),
+            "remaining": whole(3, "Instances among these that clients go on calling."),
+            "threshold": number(0.0, "The protect threshold of the service."),
+        },
+    )
 )
 _LISTED = {
     "ip": IP,

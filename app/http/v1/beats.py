@@ -30,16 +30,23 @@ def service_beats(call: Call, services: Services) -> Answer:
     """
     values = load_parameters(ServiceSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]
-    owner, own = services.cluster.map_srv(service), services.cluster.self_address
-    if owner == own or load_parameters(LocalSchema, call.parameters)["local"]:
+    if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(_counted(services, namespace, service))
+    return json_reply(beats_of(services, namespace, service))
+
+
+def beats_of(services: Services, namespace: str, service: str) -> dict[str, Any]:
+    """Return the ages of a service's last beats from its owner. Blocks. Shape: member, answered, beats."""
+    owner = services.cluster.map_srv(service)
+    if owner == services.cluster.self_address:
+        return _counted(services, namespace, service)
     found = None
     if any(one.address == owner and one.state is not MemberState.DOWN for one in services.cluster.members()):
         asked = {"namespaceId": namespace, "serviceName": service, "local": "true"}
         found = ask_member(services, owner, BEATS, asked, ASK_S)
     if found is None or not isinstance(found.get("beats"), list):
-        return json_reply({"member": owner, "answered": False, "beats": []})
-    return json_reply({"member": owner, "answered": True, "beats": found["beats"]})
+        return {"member": owner, "answered": False, "beats": []}
+    return {"member": owner, "answered": True, "beats": found["beats"]}
 
 
 def _counted(services: Services, namespace: str, service: str) -> dict[str, Any]:

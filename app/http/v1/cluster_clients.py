@@ -1,28 +1,31 @@
 """The clients of the whole cluster: connections and subscribers are known to the member that they are connected to."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from app.auth.access_rules import READ, Target, admin, naming
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
 from app.http.input.fields import FILLED, Needed, Trimmed
 from app.http.input.schemas import (
+    DESCENDING,
     PAGE_NO,
     LocalSchema,
     NamespaceSchema,
     NeededServiceSchema,
     load_parameters,
+    order_by,
     page_size,
 )
 from app.http.shapes.described import Described
 from app.http.shapes.user_shapes import CLIENTS_OF_CLUSTER, CONNECTED_CLIENT, SUBSCRIBERS_OF_CLUSTER
+from app.http.v1.search import ip_key
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.push.udp_subscribers import Subscriber
 from app.naming.registry.http_publishers import in_order
-from app.peers.asked import ask_members
+from app.peers.asked import ask_all
 
 CLIENTS, CLIENT = "/v1/ns/operator/clients", "/v1/ns/operator/client"
 SUBSCRIBERS, SEARCH = "/v1/ns/service/subscribers/all", "/v1/ns/service/subscribers/search"
@@ -39,14 +42,38 @@ _ROW = frozenset(("clientId", "ip", "port", "app", "agent", "member"))
 """The fields of a client or subscriber that another member reports."""
 
 
+Key = Callable[[Row], Any]
+
+
+def _address(row: Row) -> Any:
+    return ip_key(str(row["ip"])), row["port"]
+
+
+CLIENT_ORDERS: dict[str, Key] = {
+    "client": lambda row: str(row["clientId"]),
+    "kind": lambda _: "",  # by it only connections and addresses differ
+    "address": _address,
+    "sdk": lambda row: str(row["agent"]).lower(),
+    "application": lambda row: str(row["app"]).lower(),
+    "member": lambda row: str(row["member"]),
+}
+SUBSCRIBER_ORDERS: dict[str, Key] = {
+    "service": lambda row: str(row.get("serviceName")),
+    "over": lambda row: str(row.get("over")).lower(),
+    **{name: key for name, key in CLIENT_ORDERS.items() if name not in ("client", "kind")},
+}
+
+
 class ClusterClientsSchema(LocalSchema):
     contained = Trimmed("clientId", "A part of the wanted ids.", "")
+    order, descending = order_by(CLIENT_ORDERS, "client"), DESCENDING
     page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_MAX)
 
 
 class SubscriberSearchSchema(NamespaceSchema, LocalSchema):
     name = Trimmed("name", "A part of the wanted services' names.", "")
     group = Trimmed("group", "A part of the wanted groups.", "")
+    order, descending = order_by(SUBSCRIBER_ORDERS, "service"), DESCENDING
     page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_MAX)
 
 
@@ -63,18 +90,17 @@ class ConnectedClientSchema(LocalSchema):
 def clients(call: Call, services: Services) -> Answer:
     """Return a page of all clients whose ids contain a text: connections at all members first, then addresses.
 
-    With ``local=true`` the connections of this member alone.
+    By ``kind`` with ``descending`` the addresses come first. With ``local=true`` the connections of this member alone.
     """
     asked = load_parameters(ClusterClientsSchema, call.parameters)
     contained, end = asked["contained"], asked["page"] * asked["size"]
-    here = _connected_here(services, contained, min(end, LISTED_MAX))
+    sorted_rows = _sorter(CLIENT_ORDERS[asked["order"]], CLIENT_ORDERS["client"], descending=asked["descending"])
+    here = _connected_here(services, contained, sorted_rows, min(end, LISTED_MAX))
     if asked["local"]:
         return json_reply(here)
-    parameters = {"clientId": contained, "pageNo": asked["page"], "pageSize": asked["size"], "local": "true"}
-    found, other_kinds = ask_members(services, "GET", CLIENTS, parameters, ASK_S, down_too=False)
-    answers = [here, *(one for one in found.values() if _is_listing(one, "clients"))]
+    parameters = {"clientId": contained, **_page_of(asked)}
+    answers, silent, other_kinds = _listings(services, CLIENTS, parameters, here, "clients")
     rows = {row["clientId"]: row for answer in answers for row in _rows(answer["clients"])}
-    silent = _silent(services, {address for address, one in found.items() if not _is_listing(one, "clients")})
     count = sum(answer["count"] for answer in answers)
     for row in _copies_of(services, contained, {*silent, *other_kinds}):
         count += row["clientId"] not in rows
@@ -83,9 +109,12 @@ def clients(call: Call, services: Services) -> Answer:
     if first < count and end > LISTED_MAX:
         text = f"Parameter 'pageNo' is illegal: pages reach the first {LISTED_MAX} connections; name a part of the id"
         raise InvalidParam(text)
-    page = sorted(rows.values(), key=lambda one: str(one["clientId"]))[first:end]
     addresses = services.naming.address_clients(contained)
-    page += [{"clientId": one, "member": ""} for one in in_order(addresses, max(first - count, 0), max(end - count, 0))]
+    is_last_first = asked["order"] == "kind" and asked["descending"]
+    before = len(addresses) if is_last_first else 0
+    connected = sorted_rows(rows.values())[max(first - before, 0) : max(end - before, 0)]
+    others = _addresses(addresses, first - (0 if is_last_first else count), asked)
+    page = [*others, *connected] if is_last_first else [*connected, *others]
     return json_reply(
         {
             "count": count + len(addresses),
@@ -97,16 +126,38 @@ def clients(call: Call, services: Services) -> Answer:
     )
 
 
-def _connected_here(services: Services, contained: str, end: int) -> Row:
-    """Return the connections of this member: the first ``end`` by id, and how many there are."""
-    all_here = [one.info for one in services.clients.table.all() if one.native and not one.ended]
-    matching = sorted((one for one in all_here if contained in one.client_id), key=lambda one: one.client_id)
+def _addresses(addresses: set[str], first: int, asked: Mapping[str, Any]) -> list[Row]:
+    """Return the addresses of a page, of which they are the entries from ``first`` on; below 0 others come before."""
+    begin, end = max(first, 0), max(first + asked["size"], 0)
+    if asked["order"] == "client" and asked["descending"]:
+        begin, end = max(len(addresses) - end, 0), max(len(addresses) - begin, 0)
+        return [{"clientId": one, "member": ""} for one in reversed(in_order(addresses, begin, end))]
+    return [{"clientId": one, "member": ""} for one in in_order(addresses, begin, end)]
+
+
+def _sorter(key: Key, then: Key, *, descending: bool) -> Callable[[Iterable[Row]], list[Row]]:
+    """Return what puts rows in the order of a column; equal ones stay in the usual order."""
+    return lambda rows: sorted(sorted(rows, key=then), key=key, reverse=descending)
+
+
+def _page_of(asked: Mapping[str, Any]) -> dict[str, str | int]:
+    """Return the parameters by which a member is asked for the same page in the same order."""
+    order = {"orderBy": asked["order"], "descending": str(asked["descending"]).lower()}
+    return {"pageNo": asked["page"], "pageSize": asked["size"], **order}
+
+
+def _connected_here(
+    services: Services, contained: str, sorted_rows: Callable[[Iterable[Row]], list[Row]], end: int
+) -> Row:
+    """Return the connections of this member: the first ``end`` in an order, and how many there are."""
     own = services.cluster.self_address
+    all_here = [one.info for one in services.clients.table.all() if one.native and not one.ended]
+    matching = sorted_rows(_row(one, own) for one in all_here if contained in one.client_id)
     return {
         "member": own,
         "count": len(matching),
         "connected": len(all_here),
-        "clients": [_row(one, own) for one in matching[:end]],
+        "clients": matching[:end],
     }
 
 
@@ -143,11 +194,11 @@ def client(call: Call, services: Services) -> Answer:
     here = _client_here(services, asked["client_id"])
     if asked["local"] or here["client"] is not None:
         return json_reply(here | {"notAnswered": []})
-    parameters = {"clientId": asked["client_id"], "local": "true"}
-    found, _ = ask_members(services, "GET", CLIENT, parameters, ASK_S, down_too=False)
-    silent = _silent(services, {address for address, one in found.items() if one is None or "client" not in one})
-    for answer in found.values():
-        if answer is not None and isinstance(answer.get("client"), dict) and answer["client"].keys() >= _ROW:
+    parameters = {"clientId": asked["client_id"]}
+    told_by, unanswered, _ = ask_all(services, CLIENT, parameters, here, lambda one: "client" in one, ASK_S)
+    silent = _silent(services, unanswered)
+    for answer in told_by.values():
+        if isinstance(answer.get("client"), dict) and answer["client"].keys() >= _ROW:
             told = {name: answer.get(name) for name in here}
             return json_reply(told | {"notAnswered": silent})
     return json_reply(here | {"notAnswered": silent})
@@ -178,17 +229,14 @@ def subscribers(call: Call, services: Services) -> Answer:
     here = _subscribers_here(services, namespace, service)
     if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(here)
-    parameters = {"namespaceId": namespace, "serviceName": service, "local": "true"}
-    found, other_kinds = ask_members(services, "GET", SUBSCRIBERS, parameters, ASK_S, down_too=False)
-    answers = [here, *(one for one in found.values() if _is_listing(one, "subscribers"))]
+    parameters = {"namespaceId": namespace, "serviceName": service}
+    answers, silent, other_kinds = _listings(services, SUBSCRIBERS, parameters, here, "subscribers")
     rows = [row for answer in answers for row in _rows(answer["subscribers"])]
     return json_reply(
         {
             "count": sum(answer["count"] for answer in answers),
             "subscribers": sorted(rows, key=lambda one: (one.get("over") or "", one["ip"], one["port"])),
-            "notAnswered": _silent(
-                services, {address for address, one in found.items() if not _is_listing(one, "subscribers")}
-            ),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
         }
     )
@@ -229,27 +277,26 @@ def search_subscribers(call: Call, services: Services) -> Answer:
             f"Parameter 'pageNo' is illegal: pages reach the first {LISTED_MAX} subscribers; name a part of the service"
         )
         raise InvalidParam(text)
-    here = _matching_here(services, asked, end)
+    sorted_rows = _sorter(SUBSCRIBER_ORDERS[asked["order"]], _order, descending=asked["descending"])
+    here = _matching_here(services, asked, sorted_rows, end)
     if asked["local"]:
         return json_reply(here)
     names = {"namespaceId": asked["namespace"], "name": asked["name"], "group": asked["group"]}
-    pages = {"pageNo": asked["page"], "pageSize": asked["size"], "local": "true"}
-    found, other_kinds = ask_members(services, "GET", SEARCH, names | pages, ASK_S, down_too=False)
-    answers = [here, *(one for one in found.values() if _is_listing(one, "subscribers"))]
-    rows = sorted((row for answer in answers for row in _rows(answer["subscribers"])), key=_order)
+    answers, silent, other_kinds = _listings(services, SEARCH, names | _page_of(asked), here, "subscribers")
+    rows = sorted_rows(row for answer in answers for row in _rows(answer["subscribers"]))
     return json_reply(
         {
             "count": sum(answer["count"] for answer in answers),
             "subscribers": rows[end - asked["size"] : end],
-            "notAnswered": _silent(
-                services, {address for address, one in found.items() if not _is_listing(one, "subscribers")}
-            ),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
         }
     )
 
 
-def _matching_here(services: Services, asked: Mapping[str, Any], end: int) -> Row:
+def _matching_here(
+    services: Services, asked: Mapping[str, Any], sorted_rows: Callable[[Iterable[Row]], list[Row]], end: int
+) -> Row:
     namespace = asked["namespace"]
 
     def is_named(service: str) -> bool:
@@ -258,23 +305,30 @@ def _matching_here(services: Services, asked: Mapping[str, Any], end: int) -> Ro
     rows = [_over_udp(services, one) for one in services.push.subscribers(namespace) if is_named(one.service)]
     for service in filter(is_named, services.clients.subscriptions.services(namespace)):
         rows.extend(_over_grpc(services, namespace, service))
-    rows.sort(key=_order)
-    return {"count": len(rows), "subscribers": rows[:end]}
+    return {"count": len(rows), "subscribers": sorted_rows(rows)[:end]}
 
 
 def _order(row: Row) -> tuple[str, str, int]:
     return str(row.get("serviceName")), str(row["ip"]), row["port"]
 
 
-def _silent(services: Services, addresses: set[str]) -> list[str]:
+def _listings(
+    services: Services, path: str, parameters: Mapping[str, str | int], here: Row, name: str
+) -> tuple[list[Row], list[str], list[str]]:
+    """Return all members' lists of this ``name``, the members whose list is missing, and those of other kinds."""
+    told, silent, other_kinds = ask_all(services, path, parameters, here, lambda one: _is_listing(one, name), ASK_S)
+    return list(told.values()), _silent(services, silent), other_kinds
+
+
+def _silent(services: Services, addresses: list[str]) -> list[str]:
     """Return the members whose answer is missing, without those that are out by plan."""
     planned = {one.address for one in services.cluster.members() if services.cluster.planned(one)}
-    return sorted(addresses - planned)
+    return [one for one in addresses if one not in planned]
 
 
-def _is_listing(answer: Row | None, name: str) -> TypeGuard[Row]:
+def _is_listing(answer: Row, name: str) -> bool:
     """Return whether a member's answer has a list, and its counts."""
-    if answer is None or not isinstance(answer.get(name), list):
+    if not isinstance(answer.get(name), list):
         return False
     counts = (answer.get("count"), answer.get("connected", 0))
     return all(type(one) is int and one >= 0 for one in counts)

@@ -9,7 +9,7 @@ from app.http.api.call import Answer, Call, Services, route
 from app.http.input.schemas import LocalSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import DIFFERENCES
-from app.peers.asked import ask_members
+from app.peers.asked import ask_all
 
 PATH = "/v1/ns/service/differences"
 ASK_S = 1.5
@@ -38,10 +38,8 @@ def differences(call: Call, services: Services) -> Answer:
     own = held_here(services, namespace, service)
     if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(own)
-    asked = {"namespaceId": namespace, "serviceName": service, "local": "true"}
-    found, other_kinds = ask_members(services, "GET", PATH, asked, ASK_S, down_too=False)
-    told = {services.cluster.self_address: own}
-    told |= {address: one for address, one in found.items() if one is not None and is_held(one)}
+    asked = {"namespaceId": namespace, "serviceName": service}
+    told, silent, other_kinds = ask_all(services, PATH, asked, own, is_held, ASK_S)
     too_large = any(one["instances"] is None for one in told.values())
     differing = [] if too_large else compared({address: one["instances"] for address, one in told.items()})
     return json_reply(
@@ -55,7 +53,7 @@ def differences(call: Call, services: Services) -> Answer:
             },
             "count": len(differing),
             "differing": differing[:SHOWN_MAX],
-            "notAnswered": sorted(found.keys() - told.keys()),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
         }
     )

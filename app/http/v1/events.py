@@ -26,8 +26,7 @@ from app.operator.event_queries import (
     merged,
     read_cursor,
 )
-from app.operator.event_queries import Answer as MemberAnswer
-from app.peers.asked import ask_members
+from app.peers.asked import ask_all, ask_members
 
 PATHS = "/v1/ns/operator/events", "/v1/ns/ops/events"
 EVENTS_PATH = PATHS[0]
@@ -146,7 +145,6 @@ def parameters_of(query: EventQuery) -> dict[str, str | int]:
         "beforeMs": query.before_ms if query.before_ms < NEVER_MS else "",
         "before": query.cursor,
         "limit": query.limit,
-        "local": "true",
     }
     return {name: value for name, value in given.items() if value not in ("", 0)}
 
@@ -154,9 +152,10 @@ def parameters_of(query: EventQuery) -> dict[str, str | int]:
 def all_events(services: Services, query: EventQuery) -> dict[str, Any]:
     """Ask all members that are not DOWN at once, and merge their answers. Blocks. Shape: docs/operations.md."""
     own = services.cluster.self_address
-    found, other_kinds = ask_members(services, "GET", EVENTS_PATH, parameters_of(query), ASK_S, down_too=False)
-    answers: dict[str, MemberAnswer] = {own: local_events(services.instruments.audit, query)}
-    answers |= {address: one for address, one in found.items() if one is not None and is_answer(one, query.limit)}
+    here = local_events(services.instruments.audit, query)
+    answers, silent, other_kinds = ask_all(
+        services, EVENTS_PATH, parameters_of(query), here, lambda one: is_answer(one, query.limit), ASK_S
+    )
     merged_events, more = merged(answers, query.limit)
     return {
         "askedAt": own,
@@ -165,7 +164,7 @@ def all_events(services: Services, query: EventQuery) -> dict[str, Any]:
         "next": cursor_of(merged_events[-1]) if more and merged_events else "",
         "events": merged_events,
         "members": {address: one["memory"] for address, one in sorted(answers.items())},
-        "notAnswered": sorted(found.keys() - answers.keys()),
+        "notAnswered": silent,
         "otherKinds": other_kinds,
     }
 

@@ -19,7 +19,7 @@ from app.naming.model.keys import check_ip, check_port
 from app.operator.instance_facts import AskedInstance
 from app.operator.instance_places import InstancePlace
 from app.operator.verdict import compare, elsewhere_words
-from app.peers.asked import ask_members
+from app.peers.asked import AllAnswers, ask_all
 
 EXPLAIN = "/v1/ns/explain"
 ASK_S = 3.0
@@ -98,7 +98,7 @@ def explain(call: Call, services: Services) -> Answer:
             "askedAt": own,
             "verdict": [*verdict, *elsewhere_words([one for one in elsewhere if one.is_held])],
             "differences": differences,
-            "notAnswered": sorted(silent),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
             "elsewhere": [one.facts() for one in elsewhere],
             "members": told,
@@ -106,20 +106,10 @@ def explain(call: Call, services: Services) -> Answer:
     )
 
 
-def _told(
-    services: Services, asked: AskedInstance, facts: dict[str, Any]
-) -> tuple[dict[str, dict[str, Any]], list[str], list[str]]:
-    """Ask all other members. Return all answers by address, the silent members, and the members of other kinds."""
-    parameters = {**instance_parameters(asked), "local": "true"}
-    found, other_kinds = ask_members(services, "GET", EXPLAIN, parameters, ASK_S)
-    told = {services.cluster.self_address: facts}
-    silent = []
-    for address, answer in found.items():
-        if answer is not None and answer.get("address") == address and answer.keys() >= TOLD:
-            told[address] = answer
-        else:
-            silent.append(address)
-    return told, silent, other_kinds
+def _told(services: Services, asked: AskedInstance, facts: dict[str, Any]) -> AllAnswers:
+    """Ask all other members, DOWN ones too. ``facts``: this member's."""
+    parameters = instance_parameters(asked)
+    return ask_all(services, EXPLAIN, parameters, facts, lambda one: one.keys() >= TOLD, ASK_S, down_too=True)
 
 
 def _readable(places: Iterable[InstancePlace], call: Call, services: Services) -> list[InstancePlace]:

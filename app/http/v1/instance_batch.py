@@ -85,7 +85,7 @@ def answer_batch(call: Call, services: Services, *, removes: bool, beside: bool 
     text = asked.instances
     if call.on_loop and not asked.kind and (len(text) > LOOP_CHARS_MAX or text.count("{") > LOOP_TARGETS_MAX):
         return DECLINE
-    names = _parse_instances(text) if beside or not asked.kind else ()
+    names = parse_instances(text) if beside or not asked.kind else ()
     if beside and text and not names:
         raise InvalidParam("Param 'instances' is illegal, it should be a JSON array of instances")
     command = UpdateMetadata(asked.namespace, asked.service, asked.kind, names, asked.metadata, removes, beside)
@@ -107,7 +107,7 @@ def parse_batch(parameters: Parameters) -> MetadataBatch:
     return MetadataBatch(**load_parameters(MetadataBatchSchema, parameters))
 
 
-def _parse_instances(text: str) -> tuple[InstanceName, ...]:
+def parse_instances(text: str) -> tuple[InstanceName, ...]:
     """The instances that a JSON array names; none when one of them cannot be read, as in Nacos.
 
     Raises:

@@ -1,5 +1,6 @@
 """A page of the instances, of all namespaces or of one service, that have an address, metadata or a state."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ from app.http.input.schemas import (
 )
 from app.http.shapes.described import Described
 from app.http.shapes.search_shapes import FOUND_INSTANCES
+from app.http.v1.beats import beats_of
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.model.ip_addresses import is_usual_ipv4
 from app.naming.model.keys import DEFAULT_NAMESPACE
@@ -38,12 +40,13 @@ PAGE_SIZE, PAGE_SIZE_MAX = 20, 1_000
 Key = Callable[[Hit], Any]
 
 
-def _ip_key(ip: str) -> tuple[int, Any]:
+def ip_key(ip: str) -> tuple[int, Any]:
+    """Return the key by which addresses are sorted: IPv4 by its numbers, then all others."""
     return (0, tuple(map(int, ip.split(".")))) if is_usual_ipv4(ip) else (1, ip)
 
 
 def _address(hit: Hit) -> Any:
-    return _ip_key(hit.instance.ip), hit.instance.port, hit.instance.cluster_name
+    return ip_key(hit.instance.ip), hit.instance.port, hit.instance.cluster_name
 
 
 def _metadata(hit: Hit) -> list[tuple[str, str]]:
@@ -60,6 +63,7 @@ ORDERS: dict[str, Key | None] = {
     "weight": lambda hit: hit.instance.weight,
     "source": None,
     "metadata": _metadata,
+    "beat": None,
 }
 """The columns by which a page can be sorted; None: by what the instance does not know itself."""
 
@@ -116,7 +120,10 @@ def search_instances(call: Call, services: Services) -> Answer:
         values["cluster"],
     )
     found = services.searches.run(services.naming, asked, _reader(call, services))
-    hits = _in_order(services, found.hits, values["order"], descending=values["descending"])
+    key = _key_of(services, asked, values["order"])
+    # Those that are equal in the column stay in the order of their addresses.
+    hits = sorted(found.hits, key=lambda hit: (hit.namespace, hit.service, *_address(hit)))
+    hits.sort(key=key, reverse=values["descending"])
     first = (values["page"] - 1) * values["size"]
     page = hits[first : first + values["size"]]
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(page)):
@@ -141,11 +148,30 @@ def _reader(call: Call, services: Services) -> Callable[[str, str], bool]:
     return lambda namespace, name: rights.allows(READ, Resource.of_service(namespace, name))
 
 
-def _in_order(services: Services, hits: list[Hit], order: str, *, descending: bool) -> list[Hit]:
-    """Return the hits by one column, and those that are equal in it by namespace, service and address."""
-    hits = sorted(hits, key=lambda hit: (hit.namespace, hit.service, *_address(hit)))
-    key = ORDERS[order] or (lambda hit: _source(services, hit))
-    return sorted(hits, key=key, reverse=descending)
+def _key_of(services: Services, asked: SearchRequest, order: str) -> Key:
+    """Return the key of a column. The age of the last beat is that at the owner; unknown ones count as the oldest.
+
+    Raises:
+        InvalidParam: beats of many services would have to be asked for.
+    """
+    if order == "source":
+        return lambda hit: _source(services, hit)
+    if order != "beat":
+        key = ORDERS[order]
+        assert key is not None, "only these two are not in the instance"
+        return key
+    if not asked.service:
+        raise InvalidParam("Parameter 'orderBy' is illegal: 'beat' needs a 'serviceName'")
+    ages: dict[str, Any] = {}
+    for one in beats_of(services, asked.namespace, asked.service)["beats"]:
+        if isinstance(one, dict):
+            ages[f"{one.get('ip')}#{one.get('port')}#{one.get('clusterName')}"] = one.get("ageMs")
+
+    def age(hit: Hit) -> float:
+        found = ages.get(f"{hit.instance.ip}#{hit.instance.port}#{hit.instance.cluster_name}")
+        return found if isinstance(found, int) else math.inf
+
+    return age
 
 
 def _source(services: Services, hit: Hit) -> Source:

@@ -9,7 +9,7 @@ from app.http.api.digest_values import service_digest
 from app.http.input.schemas import LocalSchema, ServiceSchema, load_parameters
 from app.http.shapes.described import Described
 from app.http.shapes.service_shapes import SERVICE_VERSIONS
-from app.peers.asked import ask_members
+from app.peers.asked import ask_all
 
 VERSIONS = "/v1/ns/service/versions"
 ASK_S = 1.0
@@ -32,17 +32,15 @@ def service_versions(call: Call, services: Services) -> Answer:
     own = _held(services, namespace, service)
     if load_parameters(LocalSchema, call.parameters)["local"]:
         return json_reply(own)
-    asked = {"namespaceId": namespace, "serviceName": service, "local": "true"}
-    found, other_kinds = ask_members(services, "GET", VERSIONS, asked, ASK_S, down_too=False)
-    told = {services.cluster.self_address: own}
-    told |= {address: one for address, one in found.items() if one is not None and one.keys() >= _TOLD}
+    asked = {"namespaceId": namespace, "serviceName": service}
+    told, silent, other_kinds = ask_all(services, VERSIONS, asked, own, lambda one: one.keys() >= _TOLD, ASK_S)
     return json_reply(
         {
             "serviceName": service,
             "namespaceId": namespace,
             "responsible": services.cluster.map_srv(service),
             "members": dict(sorted(told.items())),
-            "notAnswered": sorted(found.keys() - told.keys()),
+            "notAnswered": silent,
             "otherKinds": other_kinds,
         }
     )

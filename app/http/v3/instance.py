@@ -2,13 +2,21 @@
 
 from app.auth.access_rules import READ, WRITE, naming
 from app.commands.operator_changes import change_of_patch
+from app.commands.outcomes import Remained
+from app.commands.record_commands import ChangeInstances
 from app.http.api.call import Answer, Call, Services, rendered
 from app.http.input.fields import StrictFlag
-from app.http.input.instance_schemas import DeregisterSchema, InstanceSchema, PatchSchema, RegisterSchema
+from app.http.input.instance_schemas import (
+    DeregisterSchema,
+    InstanceSchema,
+    PartialBatchSchema,
+    PatchSchema,
+    RegisterSchema,
+)
 from app.http.input.params import parse_patch
 from app.http.input.schemas import CallSchema, NeededServiceSchema, load_parameters
 from app.http.shapes.described import Described
-from app.http.shapes.instance_shapes import UPDATED
+from app.http.shapes.instance_shapes import REMAINED, UPDATED
 from app.http.shapes.v3_shapes import V3_INSTANCE, V3_INSTANCE_PAGE, V3_INSTANCES
 from app.http.v1 import instance, instance_batch
 from app.http.v1.instance_batch import MetadataBatchSchema
@@ -27,6 +35,7 @@ from app.http.v3.forms import (
 )
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.model.model import Instance
+from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.service_info import HOST_BYTES
 from app.naming.wire.service_json import instance_json
 
@@ -76,6 +85,39 @@ def update_partially(call: Call, services: Services) -> Answer:
     """
     check_instance(call, services)
     return wrapped(rendered(services.writes.execute(change_of_patch(call.parse(parse_patch)), call)))
+
+
+@result_route(
+    "PUT",
+    f"{PATH}/partial/batch",
+    access=naming(WRITE),
+    described=Described(REMAINED, takes=(PartialBatchSchema,), refusals=(404, 409)),
+)
+def update_many_partially(call: Call, services: Services) -> Answer:
+    """Set attributes beside several instances in one step, all or none; other metadata keys stay.
+
+    With ``ifEnoughRemain`` the owner refuses with 409 what would leave no healthy instance in service, or not more than
+    the protect threshold. Shape of data: total, serving, remaining, threshold. Ours.
+    """
+    called_service(call, services, PartialBatchSchema)
+    asked = load_parameters(PartialBatchSchema, call.parameters)
+    if not asked.keys() & {"weight", "enabled", "metadata"}:
+        raise InvalidParam("there is nothing to change: name 'weight', 'enabled' or 'metadata'")
+    names = instance_batch.parse_instances(asked.pop("instances"))
+    if not names:
+        raise InvalidParam("Param 'instances' is illegal, it should be a JSON array of instances")
+    outcome = services.writes.execute(ChangeInstances(names=names, **asked), call)
+    if not isinstance(outcome, Remained):
+        return rendered(outcome)
+    counts = outcome.counts
+    return result(
+        {
+            "total": counts.total,
+            "serving": counts.serving,
+            "remaining": counts.remaining,
+            "threshold": counts.threshold,
+        }
+    )
 
 
 @result_route(

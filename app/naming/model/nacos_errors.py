@@ -47,6 +47,12 @@ class NotFound(NacosError):
     status = 404
 
 
+class TooFewRemain(NacosError):
+    """A change would leave clients with too few healthy instances, and its caller asked to be stopped then."""
+
+    status = 409
+
+
 class LimitReached(NacosError):
     """A write would make this node hold more than a limit allows. The text names the limit's setting and value."""
 

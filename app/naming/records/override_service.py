@@ -13,6 +13,7 @@ from app.naming.records.record_keys import OVERRIDE_PREFIX, override_key
 from app.naming.records.record_values import override_of, value_of_override
 from app.naming.records.records import Records
 from app.naming.registry.operations import ChangeMetadata, changed_metadata, check_weight
+from app.naming.registry.remaining_instances import Remaining, remaining_of
 from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.union import is_held, view_of
 
@@ -83,6 +84,47 @@ class OverrideService:
             )
 
         self._put(namespace, service, {key: changed})
+
+    def change_all(
+        self, namespace: str, service: str, instance_keys: Iterable[str], wanted: Override, *, if_enough: bool
+    ) -> Remaining:
+        """Set the given attributes of several instances in one step; other metadata keys stay.
+
+        ``if_enough``: stop if clients would lose so many instances that too few healthy ones remain. Returns how many
+        remain. No other change of the service comes between the look and the change.
+
+        Raises:
+            NotFound: an instance does not exist. WeightRefused: the weight is out of range.
+            TooFewRemain: the stop. In each case nothing is changed.
+        """
+        wanted, named = _checked(wanted), list(dict.fromkeys(instance_keys))
+        found: list[Remaining] = []
+
+        def look() -> Remaining:
+            held = self._table.get(namespace, service)
+            for key in named:
+                if held is None or held.hidden or not is_held(held, key):
+                    address = key.replace(":unknown:", " in cluster ")
+                    raise NotFound(f"nothing was changed: {service} has no instance {address}")
+            assert held is not None, "a change names an instance"
+            view, leaves = view_of(held), wanted.enabled is False or wanted.weight == 0
+            gone = set(named) if leaves else set[str]()
+            remaining = remaining_of(view, (one for one in view.instances if one.key in gone))
+            if if_enough:
+                remaining.check()
+            return remaining
+
+        def changed(old: Override) -> Override:
+            if not found:  # the first of them, and the service has its turn from here on
+                found.append(look())
+            return Override(
+                old.weight if wanted.weight is None else wanted.weight,
+                old.enabled if wanted.enabled is None else wanted.enabled,
+                {**old.metadata, **wanted.metadata},
+            )
+
+        self._put(namespace, service, dict.fromkeys(named, changed))
+        return found[0]
 
     def change_metadata(self, namespace: str, service: str, keys: Iterable[str], change: ChangeMetadata) -> None:
         """Set and remove metadata keys that operators set, of several instances in one step."""

@@ -22,6 +22,7 @@ from app.tools.audit.client.access import (
     server_of,
 )
 from app.tools.command.asking.output import add_output_options, is_data, print_data
+from app.tools.command.asking.shown_values import address_of
 from app.tools.printable import printable
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
@@ -108,9 +109,8 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an answer, each of ``WIDTH`` characters at most if its words allow that."""
     one = answer["instance"]
-    yield from _wrapped(
-        f"{one['ip']}:{one['port']} ({one['clusterName']}) of {one['serviceName']}, namespace {one['namespaceId']}"
-    )
+    address, cluster = address_of(one), one["clusterName"]
+    yield from _wrapped(f"{address} ({cluster}) of {one['serviceName']}, namespace {one['namespaceId']}")
     yield ""
     for text in answer["verdict"]:
         yield from _wrapped(text, "* ")

@@ -7,7 +7,11 @@ import argparse
 import os
 import sys
 
+from app.tools.printable import write_line
+
 WRONG_OPTIONS, READER_GONE = 2, 141
+MEANING_AT = 25
+"""The column of the meanings in the list of scenarios."""
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -65,7 +69,8 @@ def run_command(options: argparse.Namespace) -> int:
 
     try:
         if options.list:
-            print(catalogue())
+            for line in catalogue().splitlines():
+                write_line(line, " " * MEANING_AT)
             return 0
         code = simulate(read_request(options))
         sys.stdout.flush()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from app.metrics import audit_trail
 from app.metrics.audit_trail import KEY_CHARS_MAX, NODE, Actor, AuditTrail
 from app.metrics.security_log import EACH_MAX, KIND_MAX, OTHERS, REFUSED_MAX, WINDOW_MS
 from app.naming.registry.operations import RegisterInstance
@@ -55,6 +56,16 @@ def test_changes_of_administrators_and_logins_are_in_it_and_what_clients_do_is_n
     assert whats(logs.lines()) == [*evidence, "login.done"]
     assert whats(logs.lines("audit"))[: len(evidence)] == list(evidence)
     assert "login.done" not in whats(logs.lines("audit"))
+
+
+def test_both_logs_have_the_same_line_which_is_made_once(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[str]()
+    make = audit_trail.plain_line
+    monkeypatch.setattr(audit_trail, "plain_line", lambda fields: made.append(fields["what"]) or make(fields))
+    logs.trail.write("namespace.create", "blue", after={"name": "Blue"}, actor=BOSS)
+    assert logs.lines() == logs.lines("audit") != []
+    assert made == ["namespace.create"]
+    assert len(logs.trail.memory.between(["operators"], 0, 1 << 60)) == 1
 
 
 def test_members_that_come_and_go(logs: Logs) -> None:

@@ -1,4 +1,4 @@
-"""``rollcall compare``: the differences between two members, running ones or those of a dump.
+"""``rollcall compare``: the differences between two members or all of a cluster, running ones or those of a dump.
 
 Exit codes: 0 same, 1 different, 2 they could not be compared, with the reason in a line on stderr.
 """
@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from app.tools.audit.client.access import AccessError, add_access_options, duration_s
+from app.tools.printable import write_note
 
 if TYPE_CHECKING:
     from app.tools.audit.compare.compare import Difference
@@ -26,16 +27,16 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "compare",
-        help="show how two members differ",
-        description="Show how two members differ, running or from a dump. Exit code 0: they agree; "
-        "1: they differ; 2: they could not be compared.",
+        help="show how members differ",
+        description="Show how two members, or all of a cluster, differ, running or from a dump. Exit code 0: they "
+        "agree; 1: they differ; 2: they could not be compared.",
     )
     parser.add_argument(
         "a",
         metavar="A",
         nargs="?",
-        help="a member: host:port as in the dump, or the address or URL of a running one; without A and B, the two "
-        "members of the cluster of the configured server",
+        help="a member: host:port as in the dump, or the address or URL of a running one; without A and B, the "
+        "configured server beside each other member of its cluster",
     )
     parser.add_argument("b", metavar="B", nargs="?", help="the other member")
     parser.add_argument("--service", metavar="NAME", help="only this service: group@@name, or a name in DEFAULT_GROUP")
@@ -62,13 +63,19 @@ def run(options: argparse.Namespace) -> int:
     from app.tools.audit.compare.input import CannotCompare, Reading
     from app.tools.audit.compare.table import Tally
 
-    reading, tally = Reading.of(options.service, options.namespace), Tally()
+    reading, tally, failed = Reading.of(options.service, options.namespace), Tally(), 0
     try:
-        with contextlib.ExitStack() as open_until_shown:
-            a, b, differences = _differences(options, reading, open_until_shown)
-            if options.lasting:
-                differences = _lasting(differences)
-            _show(options, tally, differences, a, b)
+        pairs = _pairs(options)
+        for options.a, options.b in pairs:
+            try:
+                with contextlib.ExitStack() as open_until_shown:
+                    a, b, differences = _differences(options, reading, open_until_shown)
+                    if options.lasting:
+                        differences = _lasting(differences)
+                    _show(options, tally, differences, a, b)
+            except CannotCompare as error:
+                _say(str(error))
+                failed += 1
     except (CannotCompare, AccessError) as error:
         _say(str(error))
         return NOT_COMPARED
@@ -76,16 +83,29 @@ def run(options: argparse.Namespace) -> int:
         # The reader, such as head, has enough; the rest of the buffer is dropped without complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIFFERENT
+    if failed < len(pairs) and not options.json:
+        sys.stdout.write(f"{tally.text()}\n")
     for note in reading.notes[:NOTES_MAX]:
         _say(note)
     if (more := len(reading.notes) - NOTES_MAX) > 0:
         _say(f"the same of {more} more files")
+    if failed == len(pairs):
+        return NOT_COMPARED
     if tally.total:
         return DIFFERENT
     if options.service and not reading.has_rows:
         _say(f"neither member has a service {reading.service}; the full name is group@@name")
         return NOT_COMPARED
-    return NOT_COMPARED if reading.notes else SAME
+    return NOT_COMPARED if reading.notes or failed else SAME
+
+
+def _pairs(options: argparse.Namespace) -> list[tuple[str, str]]:
+    """Return the pairs of members to compare, as the options name them or the configured server lists them."""
+    if options.dumps is not None:
+        return [(options.a, options.b)]
+    from app.tools.audit.compare.live import member_pairs
+
+    return member_pairs(options)
 
 
 def _differences(
@@ -95,9 +115,7 @@ def _differences(
     from app.tools.audit.compare.input import CannotCompare
 
     if options.dumps is None:
-        from app.tools.audit.compare.live import live_differences, name_members
-
-        name_members(options)
+        from app.tools.audit.compare.live import live_differences
 
         if options.date is not None:
             raise CannotCompare("--date needs --dumps")
@@ -154,10 +172,8 @@ def _show(options: argparse.Namespace, tally: "Tally", differences: "Iterator[Di
     lines = (json_line(one, a, b) for one in counted) if options.json else table(counted, a, b)
     for line in lines:
         sys.stdout.write(f"{line}\n")
-    if not options.json:
-        sys.stdout.write(f"{tally.text()}\n")
     sys.stdout.flush()
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"rollcall compare: {text}\n")
+    write_note(f"rollcall compare: {text}")

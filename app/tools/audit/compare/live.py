@@ -29,27 +29,29 @@ class Asked:
     namespaces: tuple[str, ...]
 
 
-def name_members(options: Namespace) -> None:
-    """Put the members of the configured server's cluster into options that name none.
+def member_pairs(options: Namespace) -> list[tuple[str, str]]:
+    """Return the two members that the options name; else the configured server beside each other one of its cluster.
 
     Raises:
         AccessError: the configuration cannot be used.
-        CannotCompare: only one member is named, no server is configured, or its cluster does not have two members.
+        CannotCompare: only one member is named, no server is configured, or it has no other members.
     """
     if options.b is not None:
-        return
+        return [(options.a, options.b)]
     if options.a is not None:
         raise CannotCompare("only one member is given; two are needed")
     if not (server := client_config(options).server):
-        raise CannotCompare(f"name two members, or a server of a cluster of two in {SERVER_VARIABLE} or in cli.toml")
+        raise CannotCompare(f"name two members, or a server of a cluster in {SERVER_VARIABLE} or in cli.toml")
     scheme, address, path = parse_url(server)
     try:
         listed = listed_members(address, access_of(options, scheme, path))
     except CallError as error:
         raise CannotCompare(f"no member list of {server}: {error}") from None
-    if len(listed) != 2:
-        raise CannotCompare(f"the cluster of {server} has {len(listed)} members: name two of {', '.join(listed)}")
-    options.a, options.b = (f"{scheme}://{one}{path or ''}" for one in listed)
+    if len(listed) < 2:
+        raise CannotCompare(f"{server} has no other members to compare with")
+    first = address if address in listed else listed[0]
+    urls = {one: f"{scheme}://{one}{path or ''}" for one in listed}
+    return [(urls[first], url) for one, url in urls.items() if one != first]
 
 
 def live_differences(

@@ -41,17 +41,14 @@ class Tally:
 
     by_class: Counter[str] = field(default_factory=Counter)
     late: int = 0
-    services: int = 0
-    _last: tuple[str, str] | None = None
+    services: set[tuple[str, str]] = field(default_factory=set)
 
     def count(self, differences: Iterable[Difference]) -> Iterator[Difference]:
-        """Yield the differences, which come in the order of their services, and count them."""
+        """Yield the differences, and count them."""
         for one in differences:
             self.by_class[one.finding_class.value] += 1
             self.late += one.lasting is False
-            if (one.namespace, one.service) != self._last:
-                self._last = (one.namespace, one.service)
-                self.services += 1
+            self.services.add((one.namespace, one.service))
             yield one
 
     @property
@@ -67,7 +64,7 @@ class Tally:
             return "no difference"
         classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
         late = f"; {self.late} of them not the same in both rounds" if self.late else ""
-        return f"{_number(self.total, 'difference')} in {_number(self.services, 'service')}: {classes}{late}"
+        return f"{_number(self.total, 'difference')} in {_number(len(self.services), 'service')}: {classes}{late}"
 
 
 def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ from app.tools.audit.client.access import (
     namespace_of,
     positive_duration_s,
 )
-from app.tools.printable import json_line, printable
+from app.tools.printable import json_line, printable, write_note
 
 if TYPE_CHECKING:
     from app.tools.audit.heal.decide import Departure
@@ -168,5 +168,4 @@ def _could_not(text: str) -> int:
 
 
 def _say(text: str) -> None:
-    shown = printable(text)
-    sys.stderr.write(f"rollcall heal: {shown}\n")
+    write_note(f"rollcall heal: {printable(text)}")

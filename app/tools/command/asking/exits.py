@@ -26,3 +26,10 @@ class CommandError(Exception):
     def __init__(self, code: ExitCode, text: str) -> None:
         super().__init__(text)
         self.code = code
+
+
+class StoppedByServer(CommandError):
+    """The server stopped a change that would do harm, as the command asked it to. The text says which harm."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ExitCode.FAILED, text)

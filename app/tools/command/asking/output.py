@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.tools.command.asking.terminal_table import Cell, Column, print_table
-from app.tools.printable import json_text, printable, yaml_text
+from app.tools.printable import json_text, printable, write_note, yaml_text
 
 
 class OutputFormat(StrEnum):
@@ -78,5 +78,4 @@ def print_list(
         printed = print_table(columns, rows, wide=options.output == OutputFormat.WIDE)
         more = [*printed.left_out, *(["texts that are cut"] if printed.has_cut else [])]
         if more:
-            sys.stdout.flush()
-            sys.stderr.write(f"{options.command}: -o wide also shows: {', '.join(more)}\n")
+            write_note(f"{options.command}: -o wide also shows: {', '.join(more)}")

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
 from app.tools.audit.client.access import Access, parse_url
-from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.exits import CommandError, ExitCode, StoppedByServer
 from app.tools.command.asking.server_connection import (
     EventStream,
     NoServerAnswer,
@@ -88,6 +88,10 @@ class RegistryClient:
             CommandError: the server did not, or it is unknown whether it did.
         """
         return self._call(lambda: self._connection.change(method, path, parameters, timeout_s))
+
+    def changed(self, method: str, path: str, parameters: Parameters) -> Any:
+        """Have the server change something, and return the value of its answer, as ``get`` does."""
+        return self._value(path, self.change(method, path, parameters))
 
     def changes(self, services: Sequence[str]) -> EventStream | None:
         """Return a stream with an event for each change of one service, or for any change in the namespace.
@@ -173,6 +177,8 @@ class RegistryClient:
                     ExitCode.FAILED,
                     f"{self.server} has no such call: is it a Rollcall member, and --context-path right?",
                 )
+            case 409:
+                raise StoppedByServer(said)
             case 429 | 503:
                 raise CommandError(
                     ExitCode.NO_SERVER, f"{self.server} does not serve now: {said}. Try another server, or again later"

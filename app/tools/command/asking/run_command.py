@@ -1,7 +1,6 @@
 """The run of a command about a cluster: its common options, and its failures as one line and an exit code."""
 
 import argparse
-import sys
 from collections.abc import Callable, Sequence
 
 from app.tools.audit.client.access import (
@@ -17,7 +16,7 @@ from app.tools.audit.client.access import (
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import DATA, OutputFormat, add_output_options
 from app.tools.command.asking.registry_client import RegistryClient
-from app.tools.printable import printable
+from app.tools.printable import printable, write_note
 
 TIMEOUT_S = 5.0
 Run = Callable[[argparse.Namespace, RegistryClient], int]
@@ -87,5 +86,4 @@ def fail(options: argparse.Namespace, code: ExitCode, text: str) -> int:
 
 def say(options: argparse.Namespace, text: str) -> None:
     """Print a line for the user on standard error."""
-    sys.stdout.flush()
-    sys.stderr.write(f"{options.command}: {printable(' '.join(text.split()))}\n")
+    write_note(f"{options.command}: {printable(' '.join(text.split()))}")

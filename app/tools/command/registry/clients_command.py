@@ -122,7 +122,8 @@ def _told(client_id: str, connections: Mapping[str, Any]) -> dict[str, str]:
     told = {"client": client_id, "over": "gRPC", "address": "-", "application": "-", "sdk": "-", "at": "-"}
     if client_id.endswith((EPHEMERAL, PERSISTENT)):
         kind = "HTTP" if client_id.endswith(EPHEMERAL) else "HTTP, persistent"
-        return {**told, "over": kind, "address": client_id.rpartition("#")[0]}
+        ip, _, port = client_id.rpartition("#")[0].rpartition(":")
+        return {**told, "over": kind, "address": address_of({"ip": ip, "port": port})}
     found = connections.get(client_id)
     meta = found.get("metaInfo") if isinstance(found, dict) else None
     if not isinstance(meta, dict):

@@ -18,7 +18,7 @@ from app.tools.command.asking.server_connection import Parameters
 from app.tools.command.asking.server_events import ServerEvents
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
-from app.tools.printable import json_line, printable
+from app.tools.printable import json_line, printable, write_line
 
 EVENTS = "/v1/ns/operator/events"
 KINDS = ("instances", "operators", "cluster", "access")
@@ -38,6 +38,8 @@ _COLUMNS = (
     Column("from", drop=5),
     Column("member", drop=2),
 )
+_OF_SERVICE = tuple(Column(one.head, drop=6, least=20) if one.head == "service" else one for one in _COLUMNS)
+"""Every row has the same service."""
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -84,7 +86,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
             options,
             lambda: {**answer, "events": events},
             lambda: (text_of(one, "id") for one in events),
-            _COLUMNS,
+            _OF_SERVICE if options.service else _COLUMNS,
             map(_cells, reversed(events)),
         )
     if answer.get("more") is True and len(events) >= options.limit:
@@ -212,12 +214,13 @@ class _Follower:
             if len(self._seen) > SEEN_MAX:
                 self._seen.popitem(last=False)
             self._last_ms = max(self._last_ms, _at_ms(one))
-            sys.stdout.write(f"{self._line(one)}\n")
+            if self._options.output == OutputFormat.JSON:
+                sys.stdout.write(f"{json_line(one)}\n")
+            else:
+                write_line(self._line(one))
         sys.stdout.flush()
 
     def _line(self, one: Row) -> str:
-        if self._options.output == OutputFormat.JSON:
-            return json_line(one)
         at, namespace, service, says, user, _, node = (
             cell.text if isinstance(cell, Cell) else cell for cell in _cells(one)
         )

@@ -1,7 +1,6 @@
 """``rollcall namespaces``: the namespaces that were created or are in use, and how to create or remove one."""
 
 import argparse
-import sys
 from typing import Any
 
 from app.tools.command.asking.exits import CommandError, ExitCode
@@ -10,7 +9,7 @@ from app.tools.command.asking.registry_client import CATALOG_SERVICES, NAMESPACE
 from app.tools.command.asking.run_command import finish
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
-from app.tools.printable import printable
+from app.tools.printable import printable, write_line
 
 _COLUMNS = Column("namespace"), Column("name", drop=1, least=16), Column("services"), Column("created", drop=2)
 
@@ -92,7 +91,7 @@ def _done(options: argparse.Namespace, text: str) -> int:
     if is_data(options):
         print_data(options, {"done": text})
     else:
-        sys.stdout.write(f"{printable(text)}\n")
+        write_line(printable(text))
     return ExitCode.DONE
 
 

@@ -5,10 +5,9 @@ A change that takes an instance away from clients says how many healthy ones rem
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 
-from app.tools.command.asking.exits import CommandError, ExitCode
+from app.tools.command.asking.exits import CommandError, ExitCode, StoppedByServer
 from app.tools.command.asking.instance_argument import (
     address_argument,
     find_instance,
@@ -19,9 +18,9 @@ from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient, Row
 from app.tools.command.asking.run_command import finish, say
 from app.tools.command.registry.register_command import pair
+from app.tools.printable import write_line
 
-PARTIAL, METADATA_BATCH = "/v3/admin/ns/instance/partial", "/v3/admin/ns/instance/metadata/batch"
-SERVICE_DETAIL = "/v1/ns/catalog/service"
+PARTIAL_BATCH, METADATA_BATCH = "/v3/admin/ns/instance/partial/batch", "/v3/admin/ns/instance/metadata/batch"
 WEIGHT_MAX = 10_000
 Change = Callable[[argparse.Namespace, RegistryClient], str]
 """Makes a change, and returns it in words."""
@@ -32,7 +31,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     kept = "The change outlives a new registration of the instance; it ends a minute after the instance is gone."
     stop = "It stops if the healthy instances that remain are none, or not more than the protect threshold."
     one = _add(subparsers, "disable", "take an instance out of service", f"{stop} {kept}", _disable)
-    _add_force(one)
+    add_force(one)
     _add(subparsers, "enable", "put an instance back into service", kept, _enable)
     one = _add(
         subparsers,
@@ -42,7 +41,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         _weight,
     )
     one.add_argument("weight", metavar="N", type=_weight_argument, help=f"from 0 to {WEIGHT_MAX}; 1 is usual")
-    _add_force(one)
+    add_force(one)
     one = _add(subparsers, "metadata", "set or unset metadata of an instance", f"Other keys stay. {kept}", _metadata)
     one.add_argument("pairs", metavar="KEY=VALUE", nargs="*", type=pair, help="may be given several times")
     one.add_argument(
@@ -65,7 +64,8 @@ def _add(
     return parser
 
 
-def _add_force(parser: argparse.ArgumentParser) -> None:
+def add_force(parser: argparse.ArgumentParser) -> None:
+    """Add the option by which too few may remain."""
     parser.add_argument("--force", action="store_true", help="do it however few healthy instances remain")
 
 
@@ -84,20 +84,19 @@ def _run(options: argparse.Namespace, client: RegistryClient, change: Change) ->
     if is_data(options):
         print_data(options, {"done": done, **parameters_of(options, client)})
     else:
-        sys.stdout.write(f"{done} {shown_instance(options)} in namespace {client.namespace}\n")
+        write_line(f"{done} {shown_instance(options)} in namespace {client.namespace}")
     return ExitCode.DONE
 
 
 def _disable(options: argparse.Namespace, client: RegistryClient) -> str:
     find_instance(options, client)
-    _check_remaining(options, client)
-    client.change("PUT", PARTIAL, {**parameters_of(options, client), "enabled": "false"})
+    say_remaining(options, change_instance(options, client, enabled="false"))
     return "disabled"
 
 
 def _enable(options: argparse.Namespace, client: RegistryClient) -> str:
     found = find_instance(options, client)
-    client.change("PUT", PARTIAL, {**parameters_of(options, client), "enabled": "true"})
+    change_instance(options, client, enabled="true")
     if found.get("healthy") is not True:
         say(options, "it is unhealthy, so clients do not get it yet; `rollcall explain` says why")
     return "enabled"
@@ -105,9 +104,9 @@ def _enable(options: argparse.Namespace, client: RegistryClient) -> str:
 
 def _weight(options: argparse.Namespace, client: RegistryClient) -> str:
     find_instance(options, client)
+    counts = change_instance(options, client, weight=f"{options.weight:g}")
     if options.weight == 0:
-        _check_remaining(options, client)
-    client.change("PUT", PARTIAL, {**parameters_of(options, client), "weight": f"{options.weight:g}"})
+        say_remaining(options, counts)
     return f"set weight {options.weight:g} of"
 
 
@@ -119,7 +118,7 @@ def _metadata(options: argparse.Namespace, client: RegistryClient) -> str:
     found = find_instance(options, client)
     where = parameters_of(options, client)
     if options.pairs:
-        client.change("PUT", PARTIAL, {**where, "metadata": json.dumps(dict(options.pairs))})
+        change_instance(options, client, metadata=json.dumps(dict(options.pairs)))
     if options.unset:
         named = {"ip": where["ip"], "port": where["port"], "clusterName": options.cluster}
         named["ephemeral"] = found.get("ephemeral") is not False
@@ -130,32 +129,27 @@ def _metadata(options: argparse.Namespace, client: RegistryClient) -> str:
     return f"set metadata {', '.join(said)} of"
 
 
-def _check_remaining(options: argparse.Namespace, client: RegistryClient) -> None:
-    """Say how many healthy instances remain without this one.
+def change_instance(options: argparse.Namespace, client: RegistryClient, **wanted: str) -> Row:
+    """Have the owner of the service change the instance, and return how many instances of the service remain.
 
     Raises:
-        CommandError: they are none, or so few that the protect threshold shows clients unhealthy ones.
+        CommandError: the owner stopped a change after which too few healthy instances would remain, or refused it.
     """
     ip, port = options.instance
-    rows = client.instances(options.service)
-    serving = [one for one in rows if _serves(one)]
-    remaining = [
-        one
-        for one in serving
-        if (one.get("ip"), one.get("port"), one.get("clusterName")) != (ip, port, options.cluster)
-    ]
-    answer = client.get(SERVICE_DETAIL, {"namespaceId": client.namespace, "serviceName": options.service})
-    described = answer.get("service") if isinstance(answer, dict) else None
-    threshold = described.get("protectThreshold") if isinstance(described, dict) else None
-    if not isinstance(threshold, int | float):
-        raise client.unusable(SERVICE_DETAIL)
-    text = f"{len(remaining)} of {len(serving)} healthy instances in service remain, protect threshold {threshold:g}"
-    if (not remaining or len(remaining) / len(rows) <= threshold) and not options.force:
-        why = "clients would get unhealthy ones, too" if remaining else "clients would find none"
-        raise CommandError(ExitCode.FAILED, f"{text}: {why}. --force does it all the same")
-    say(options, text)
+    named = json.dumps([{"ip": ip, "port": port, "clusterName": options.cluster}])
+    where: dict[str, str | int] = {"namespaceId": client.namespace, "serviceName": options.service, "instances": named}
+    is_forced = getattr(options, "force", False)
+    try:
+        answer = client.changed("PUT", PARTIAL_BATCH, {**where, **wanted, "ifEnoughRemain": str(not is_forced).lower()})
+    except StoppedByServer as error:
+        raise CommandError(ExitCode.FAILED, f"{error}. --force does it all the same") from None
+    if not isinstance(answer, dict):
+        raise client.unusable(PARTIAL_BATCH)
+    return answer
 
 
-def _serves(row: Row) -> bool:
-    weight = row.get("weight")
-    return row.get("healthy") is True and row.get("enabled") is True and isinstance(weight, int | float) and weight > 0
+def say_remaining(options: argparse.Namespace, counts: Row) -> None:
+    """Say how many instances clients go on calling, as the owner counted them."""
+    names = ("remaining", "serving", "threshold")
+    remaining, serving, threshold = (counts.get(name, 0) for name in names)
+    say(options, f"{remaining} of {serving} healthy instances in service remain, protect threshold {threshold:g}")

@@ -15,6 +15,7 @@ from app.tools.command.asking.instance_argument import (
 from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import finish, say
+from app.tools.printable import write_line
 
 INSTANCE, BEAT = "/v1/ns/instance", "/v1/ns/instance/beat"
 BEAT_MS = 5_000
@@ -122,5 +123,5 @@ def _told(options: argparse.Namespace, client: RegistryClient, done: str) -> Non
     if is_data(options):
         print_data(options, {"done": done, **parameters_of(options, client)})
     else:
-        sys.stdout.write(f"{done} {shown_instance(options)} in namespace {client.namespace}\n")
+        write_line(f"{done} {shown_instance(options)} in namespace {client.namespace}")
     sys.stdout.flush()

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.instance_argument import (
@@ -14,9 +13,11 @@ from app.tools.command.asking.instance_argument import (
 from app.tools.command.asking.output import is_data, print_data
 from app.tools.command.asking.registry_client import RegistryClient
 from app.tools.command.asking.run_command import finish, say
+from app.tools.command.registry.operate_command import add_force, change_instance, say_remaining
 from app.tools.command.registry.register_command import pair
+from app.tools.printable import write_line
 
-INSTANCE, METADATA = "/v3/admin/ns/instance/partial", "/v2/ns/instance/metadata/batch"
+METADATA = "/v2/ns/instance/metadata/batch"
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -26,7 +27,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="change an instance: its weight, its metadata, in or out of service",
         description="Change an instance, however it is registered: over HTTP, by a gRPC client, or persistent. The "
         "change is kept beside what the client registers: it outlives a registration or connection anew, and ends a "
-        "minute after the instance is gone.",
+        "minute after the instance is gone. If clients would lose the instance, it stops where the healthy ones that "
+        "remain are none, or not more than the protect threshold.",
     )
     add_instance_arguments(parser)
     parser.add_argument("--weight", metavar="N", type=float, help="its share of the calls, from 0 to 10000")
@@ -39,31 +41,34 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--unset", metavar="KEY", action="append", default=[], help="remove a key that --metadata or the console set"
     )
+    add_force(parser)
     finish(parser, _run)
 
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
-    attributes: dict[str, str | int] = {}
+    attributes: dict[str, str] = {}
     if options.weight is not None:
         attributes["weight"] = f"{options.weight:g}"
     if options.enable or options.disable:
         attributes["enabled"] = "true" if options.enable else "false"
-    if not attributes and not options.metadata and not options.unset:
+    if options.metadata:
+        attributes["metadata"] = json.dumps(dict(options.metadata))
+    if not attributes and not options.unset:
         text = "nothing to change: give --weight, --enable, --disable, --metadata or --unset"
         raise CommandError(ExitCode.WRONG_OPTIONS, text)
     is_ephemeral = find_instance(options, client).get("ephemeral") is not False
     where = parameters_of(options, client)
     if attributes:
-        client.change("PUT", INSTANCE, where | attributes)
+        counts = change_instance(options, client, **attributes)
+        if options.disable or options.weight == 0:
+            say_remaining(options, counts)
     named = {"ip": where["ip"], "port": where["port"], "clusterName": options.cluster, "ephemeral": is_ephemeral}
     batch = {"namespaceId": client.namespace, "serviceName": options.service, "instances": json.dumps([named])}
-    if options.metadata:
-        client.change("PUT", METADATA, batch | {"metadata": json.dumps(dict(options.metadata))})
     if options.unset:
         client.change("DELETE", METADATA, batch | {"metadata": json.dumps(dict.fromkeys(options.unset, ""))})
     if is_data(options):
         print_data(options, {"done": "updated", **where})
     else:
-        sys.stdout.write(f"updated {shown_instance(options)} in namespace {client.namespace}\n")
+        write_line(f"updated {shown_instance(options)} in namespace {client.namespace}")
     say(options, "the change outlives a new registration; `rollcall explain` shows it")
     return ExitCode.DONE

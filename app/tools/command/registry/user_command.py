@@ -15,7 +15,7 @@ from app.tools.command.asking.run_command import finish, say
 from app.tools.command.asking.shown_values import text_of
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
 from app.tools.command.suggesting_parser import add_commands
-from app.tools.printable import printable
+from app.tools.printable import printable, write_line
 
 USERS, ROLES, PERMISSIONS = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
 TOKENS = "/v1/auth/users/tokens"
@@ -194,7 +194,7 @@ def _done(options: argparse.Namespace, text: str) -> int:
     if is_data(options):
         print_data(options, {"done": text})
     else:
-        sys.stdout.write(f"{printable(text)}\n")
+        write_line(printable(text))
     return ExitCode.DONE
 
 

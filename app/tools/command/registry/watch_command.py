@@ -27,7 +27,7 @@ from app.tools.command.registry.seen_changes import (
     seen_instance,
     seen_service,
 )
-from app.tools.printable import json_line, printable
+from app.tools.printable import json_line, printable, write_line
 
 EVERY_S = 1.0
 LOOK_ANYWAY_S = 30.0
@@ -167,8 +167,7 @@ class Watcher:
                 "before": change.before,
                 "now": change.now,
             }
-            line = json_line(told)
+            sys.stdout.write(f"{json_line(told)}\n")
         else:
-            line = f"{at:%H:%M:%S} {_SIGNS[change.happening]} {change.name}  {change.text()}"
-        sys.stdout.write(f"{printable(line)}\n")
+            write_line(printable(f"{at:%H:%M:%S} {_SIGNS[change.happening]} {change.name}  {change.text()}"))
         sys.stdout.flush()

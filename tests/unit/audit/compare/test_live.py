@@ -62,6 +62,34 @@ def compared(*arguments: str) -> tuple[int, list[dict[str, Any]], str]:
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
+def test_without_names_the_server_is_compared_with_each_other_member() -> None:
+    both, one = [row("10.1.0.1"), row("10.1.0.2")], [row("10.1.0.1")]
+    listed: list[str] = []
+    dumps = member("a:1", both, both, both)
+
+    def first(received: Received) -> Given:
+        if "/operator/dump" not in received.target:
+            return Given(
+                200, json.dumps({"code": 200, "data": [{"address": at, "state": "UP"} for at in listed]}).encode()
+            )
+        return dumps(received)
+
+    with (
+        tiny_server(first) as a,
+        tiny_server(member("b:1", both)) as b,
+        tiny_server(member("c:1", one)) as c,
+    ):
+        nobody = refusing_address()
+        listed += [b.address, a.address, nobody, c.address]
+        command = [COMMAND, "compare", "--gap", "0", "--json", "--retries", "0"]
+        environ = clean_environ() | {"ROLLCALL_SERVER": a.address}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=END_S, check=False)
+        assert done.stdout, done
+        [lacking] = map(json.loads, done.stdout.splitlines())
+        assert (lacking["ip"], lacking["finding_class"]) == ("10.1.0.2", "MISSING")
+        assert (done.returncode, done.stderr.count("\n"), nobody in done.stderr) == (1, 1, True)
+
+
 def test_members_that_agree_are_asked_once() -> None:
     with tiny_server(member("a:1", [row("10.1.0.1")])) as a, tiny_server(member("b:1", [row("10.1.0.1")])) as b:
         assert compared(a.address, f"http://{b.address}/nacos") == (0, [], "")

@@ -90,7 +90,9 @@ class TestUpdate:
     @pytest.mark.parametrize("kind", ["--persistent", "--disabled"])
     def test_an_instance_of_either_kind(self, command: Commands, kind: str) -> None:
         command("register", "orders", "10.0.0.1:80", kind, "--metadata", "zone=a")
-        ran = command("update", "orders", "10.0.0.1:80", "--weight", "2.5", "--disable", "--metadata", "zone=b")
+        ran = command(
+            "update", "orders", "10.0.0.1:80", "--weight", "2.5", "--disable", "--metadata", "zone=b", "--force"
+        )
         assert (ran.code, ran.out) == (0, "updated 10.0.0.1:80 of orders in namespace public\n")
         [one] = json.loads(command("instances", "orders", "--json").out)
         assert (one["weight"], one["enabled"], one["metadata"]) == (2.5, False, {"zone": "b"})
@@ -104,6 +106,15 @@ class TestUpdate:
         ran = command("explain", "10.0.0.1:80", "--service", "orders")
         assert "An operator changed it (weight 2, metadata by), at" in " ".join(ran.out.split())
         assert "changed by an operator: weight 2, by=ops, version" in " ".join(ran.out.split())
+
+    def test_it_stops_where_too_few_remain(self, command: Commands) -> None:
+        command("register", "orders", "10.0.0.1:80")
+        ran = command("update", "orders", "10.0.0.1:80", "--disable", "--metadata", "a=1")
+        assert (ran.code, "clients would find none. --force does it all the same" in ran.err) == (6, True)
+        ran = command("update", "orders", "10.0.0.1:80", "--disable", "--metadata", "a=1", "--force")
+        assert (ran.code, "0 of 1 healthy instances in service remain" in ran.err) == (0, True)
+        [one] = json.loads(command("instances", "orders", "--json").out)
+        assert (one["enabled"], one["metadata"]) == (False, {"a": "1"})
 
     def test_what_is_not_there_or_says_nothing(self, command: Commands) -> None:
         assert command("update", "orders", "10.0.0.1:80", "--enable").code == 5
@@ -252,7 +263,7 @@ class TestOperate:
         three("disable", "10.0.0.2:80", "--service", "shop@@cart")
         ran = three("disable", "10.0.0.1:80", "--service", "shop@@cart")
         assert (ran.code, ran.out, ran.err.count("\n")) == (6, "", 1)
-        assert "0 of 1 healthy instances in service remain" in ran.err
+        assert "0 of 1 healthy instances in service would remain" in ran.err
         assert "clients would find none. --force does it all the same" in ran.err
         assert self.one(three, "10.0.0.1:80")["enabled"] is True
         assert three("disable", "10.0.0.1:80", "--service", "shop@@cart", "--force").code == 0

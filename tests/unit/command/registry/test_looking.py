@@ -1,5 +1,6 @@
 """Commands that look: services, instances, members, clients."""
 
+import io
 import json
 
 import pytest
@@ -209,6 +210,31 @@ def test_namespaces(filled: Commands) -> None:
     assert json.loads(filled("namespaces", "--json").out)[1] == {
         "namespaceId": "dev", "name": "", "created": False, "services": 1,
     }  # fmt: skip
+
+
+def test_a_switch_is_set(command: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("switches", "checkTimes", "5").out == "set checkTimes to 5 at all members\n"
+    assert command("switches", "checkTimes", "4", "--json").out == '{\n  "checkTimes": 4\n}\n'
+    assert command("switches", "limitedUrlMap", "nonsense").code == 6
+    ran = command("switches", "name", "x")
+    assert (ran.code, "did not take the value" in ran.err) == (6, True)
+    # A harmful one asks, as the console does.
+    ran = command("switches", "overriddenServerStatus", "DOWN")
+    assert (ran.code, ran.out, "give --yes" in ran.err) == (2, "", True)
+    assert "Members refuse all calls of clients, at every member" in ran.err
+    assert "0 over gRPC and 0 that registered over HTTP" in ran.err
+    typed = io.StringIO("no\n")
+    typed.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr("sys.stdin", typed)
+    assert command("switches", "healthCheckEnabled", "false").err.endswith(
+        "[y/N] rollcall switches: nothing was changed\n"
+    )
+    typed.seek(0)
+    typed.write("yes\n")
+    typed.seek(0)
+    assert command("switches", "healthCheckEnabled", "false").out == "set healthCheckEnabled to false at all members\n"
+    assert command("switches", "healthCheckEnabled", "-o", "yaml").out == "healthCheckEnabled: false\n"
+    assert command("switches", "overriddenServerStatus", "UP", "--yes").code == 0
 
 
 def test_switches(command: Commands) -> None:

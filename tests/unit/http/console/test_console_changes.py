@@ -101,11 +101,30 @@ def test_too_few_do_not_remain_without_a_word(browser: Browser) -> None:
     assert "Not more than the protect threshold would remain" in question.text
     refused = send(browser, "/console/instances/apply", "disable", *picks)
     assert refused.status_code == 409
-    assert "too few healthy instances would remain" in refused.text
+    assert "nothing was changed: 2 of 4 healthy instances in service would remain" in refused.text
     assert send(browser, "/console/instances/apply", "weight", *picks, weight="0").status_code == 409
     assert all(enabled and weight for enabled, weight, _ in states(browser).values())
     assert send(browser, "/console/instances/apply", "disable", *picks, force="1").status_code == 303
     assert [states(browser)[f"10.0.0.{one}"][0] for one in (1, 2, 3)] == [False, False, True]
+
+
+def test_metadata_that_was_set_before_stays(browser: Browser) -> None:
+    fill(browser, 1)
+    for text in ("a=1", "b=2"):
+        assert send(browser, "/console/instances/apply", "metadata", pick(1), metadata=text).status_code == 303
+    assert states(browser)["10.0.0.1"][2] == {"a": "1", "b": "2"}
+
+
+def test_the_form_of_one_instance_does_not_pass_the_stop(browser: Browser) -> None:
+    fill(browser, 2)
+    form = {"form": browser.token(f"{SERVICE}?serviceName=orders"), "serviceName": NAME, "ip": "10.0.0.1", "port": 8080}
+    url = "/nacos/console/instance/edit"
+    assert browser.client.post(url, data=form | {"weight": "3"}).status_code == 303
+    refused = browser.client.post(url, data=form | {"ip": "10.0.0.2", "weight": "3"})
+    assert (refused.status_code, "0 of 1 healthy instances in service would remain" in refused.text) == (409, True)
+    refused = browser.client.post(url, data=form | {"ip": "10.0.0.2", "weight": "0", "enabled": "true"})
+    assert refused.status_code == 409
+    assert {ip: one[:2] for ip, one in states(browser).items()} == {"10.0.0.1": (False, 3), "10.0.0.2": (True, 3)}
 
 
 def test_what_cannot_be_done_says_which_and_why(browser: Browser, node: FakeNode) -> None:
@@ -117,10 +136,16 @@ def test_what_cannot_be_done_says_which_and_why(browser: Browser, node: FakeNode
         ("disable", ["[1,2,3]"], {}, 400, "names no instance"),
         ("disable", [f'["10.0.0.1",{port},""]' for port in range(201)], {}, 400, "At most 200"),
         ("weight", [pick(1)], {}, 400, "The weight is missing"),
-        ("weight", [pick(1)], {"weight": "much"}, 409, "0 of 1 changed. 10.0.0.1:8080: "),
+        ("weight", [pick(1)], {"weight": "much"}, 400, "weight"),
         ("metadata", [pick(1)], {"metadata": "novalue"}, 400, "Line 1 of the metadata is not key=value"),
-        ("enable", [pick(1), pick(9)], {}, 409, "1 of 2 changed. 10.0.0.9:8080: "),
-        ("enable", [orjson.dumps([HOSTILE, 1, "c"]).decode()], {}, 409, "0 of 1 changed"),
+        (
+            "enable",
+            [pick(1), pick(9)],
+            {},
+            404,
+            "DEFAULT_GROUP@@orders has no instance 10.0.0.9:8080",
+        ),
+        ("enable", [orjson.dumps([HOSTILE, 1, "c"]).decode()], {}, 404, "nothing was changed"),
     ):
         answer = send(browser, "/console/instances/apply", do, *picks, **fields)
         assert (answer.status_code, text in answer.text) == (status, True), (do, text, answer.text[-1500:])

@@ -195,6 +195,7 @@ def test_what_belongs_to_a_connection_is_not_deregistered_here(browser: Browser,
 
 def test_what_a_connection_publishes_is_changed_beside_it(browser: Browser, node: FakeNode) -> None:
     publish(node)
+    register(browser, ip="10.0.0.2")
     page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
     assert "Your changes are kept beside what the client registers" in browser.get(page).text
     fields = {"weight": "3.0", "enabled": "true", "metadata": "zone=a\nby=ops"}
@@ -228,6 +229,7 @@ def test_an_unknown_service_is_not_found(browser: Browser) -> None:
 
 def test_weight_metadata_and_enabled_are_changed(browser: Browser) -> None:
     register(browser, metadata='{"old":"1"}')
+    register(browser, ip="10.0.0.2")
     page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
     assert "old=1" in browser.get(page).text
     answer = browser.send("/console/instance/edit", page, **PLACE, weight="2.5", metadata="zone=eu-1\nnote = a=b ")
@@ -243,7 +245,10 @@ def test_what_another_member_wrote_is_fetched_before_it_is_shown(browser: Browse
     register(browser)
     node.cluster.give_to(PEER)
     page = "/console/instance/edit?serviceName=orders&ip=10.0.0.1&port=8080"
-    assert browser.send("/console/instance/edit", page, **PLACE, weight="2", metadata="").status_code == 303
+    assert (
+        browser.send("/console/instance/edit", page, **PLACE, weight="2", enabled="true", metadata="").status_code
+        == 303
+    )
     assert node.forwarder.tags == ["DEFAULT_GROUP@@orders"]
     assert node.replication.refreshed == [(PEER, (datum_key("public", "DEFAULT_GROUP@@orders"),))]
 

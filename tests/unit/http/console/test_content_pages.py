@@ -121,3 +121,13 @@ def test_a_difference_that_a_watch_reports_turns_the_summary_until_it_is_compare
     assert report('{"public":["DEFAULT_GROUP@@orders"]}') == 200
     assert "Members agree" in client.get("/nacos/").text, "it was compared, and is equal"
     assert (report("[]"), report("x")) == (400, 400)
+
+
+@pytest.mark.parametrize("column", ["address", "state", "version", "report", "failed", "run", "steady", "shoe"])
+def test_members_are_sorted_by_each_column(node: FakeNode, pair: FakeNode, client: FlaskClient, column: str) -> None:
+    up = client.get(f"/nacos/console/members?sort={column}").text
+    down = client.get(f"/nacos/console/members?sort={column}&down=1").text
+    assert ('aria-sort="ascending"' in up, 'aria-sort="descending"' in down) == ((column != "shoe"),) * 2
+    if column == "address":
+        table = [text[text.index("<tbody>") :] for text in (up, down)]
+        assert (table[0].index(SELF) < table[0].index(PEER)) is (table[1].index(PEER) < table[1].index(SELF))

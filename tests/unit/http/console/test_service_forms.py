@@ -113,7 +113,7 @@ def other_member(node: FakeNode, monkeypatch: pytest.MonkeyPatch, **changes: Any
                 held["instances"][key] = {**held["instances"][key], **fields}
         return {PEER: held, "127.0.0.3:8848": None}, []
 
-    monkeypatch.setattr(differences, "ask_members", ask)
+    monkeypatch.setattr("app.peers.asked.ask_members", ask)
     monkeypatch.setattr(service_forms, "ask_members", ask)
     return asked
 

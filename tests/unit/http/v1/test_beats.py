@@ -53,6 +53,28 @@ def test_another_member_asks_the_owner(node: FakeNode, client: FlaskClient, monk
     assert f"counted by {PEER}" in page
 
 
+def test_instances_are_sorted_by_the_beats_that_the_owner_counts(
+    node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2, 3):
+        node.naming.register(MINE._replace(ip=f"10.0.0.{number}"))
+        node.now_ms += 1_000
+    of_peer(node)
+    told = [PLACE | {"ip": "10.0.0.2", "ageMs": 9_000}, PLACE | {"ageMs": 4_000}, 5, {"ip": []}]
+    monkeypatch.setattr(beats, "ask_member", lambda *_: {"beats": told})
+
+    def ips(**more: str) -> list[str]:
+        asked = {"serviceName": "orders", "orderBy": "beat", **more}
+        found = client.get("/nacos/v1/ns/instance/search", query_string=asked).get_json()
+        return [one["ip"] for one in found["instances"]]
+
+    assert ips() == ["10.0.0.1", "10.0.0.2", "10.0.0.3"]
+    assert ips(descending="true") == ["10.0.0.3", "10.0.0.2", "10.0.0.1"], "an unknown one counts as the oldest"
+    assert client.get("/nacos/v1/ns/instance/search?text=10.0.0.1&orderBy=beat").status_code == 400
+    told[:] = told[:2]
+    assert "sort=beat" in client.get("/nacos/console/service?serviceName=orders&sort=beat").text
+
+
 @pytest.mark.parametrize("answer", [None, {}, {"beats": 5}])
 def test_an_owner_that_does_not_answer_is_named(
     node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch, answer: object

@@ -31,7 +31,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> FakeNode:
         answer = app.test_client().get(f"/nacos{path}", query_string=dict(parameters))
         return {PEER: answer.get_json() if answer.status_code == 200 else None, SILENT: None}, ["127.0.0.4:8848"]
 
-    monkeypatch.setattr(cluster_clients, "ask_members", ask)
+    monkeypatch.setattr("app.peers.asked.ask_members", ask)
     return node
 
 
@@ -58,6 +58,45 @@ def test_clients_of_all_members_come_in_pages(both: FlaskClient) -> None:
     ]  # fmt: skip
     found = both.get(f"{NS}/operator/clients?clientId=0.8").get_json()
     assert [one["clientId"] for one in found["clients"]] == [THERE]
+
+
+def ids(client: FlaskClient, **asked: object) -> list[str]:
+    told = client.get(f"{NS}/operator/clients", query_string={name: str(value) for name, value in asked.items()})
+    return [one["clientId"] for one in told.get_json()["clients"]]
+
+
+def test_clients_of_all_members_are_sorted_by_each_column(both: FlaskClient, node: FakeNode) -> None:
+    node.naming.register(RegisterInstance(SERVICE, "10.0.0.2", 80))
+    addresses = ["10.0.0.1:80#true", "10.0.0.2:80#true"]
+    assert ids(both) == [HERE, THERE, *addresses]
+    assert ids(both, descending="true") == [THERE, HERE, *reversed(addresses)]
+    assert ids(both, orderBy="address") == [THERE, HERE, *addresses]
+    assert ids(both, orderBy="address", descending="true") == [HERE, THERE, *addresses]
+    assert ids(both, orderBy="member")[:2] == ([HERE, THERE] if SELF < PEER else [THERE, HERE])
+    assert ids(both, orderBy="application") == ids(both, orderBy="sdk") == [HERE, THERE, *addresses]
+    whole = ids(both, orderBy="kind", descending="true")
+    assert whole == [*addresses, HERE, THERE]
+    for order, down in (("kind", "true"), ("client", "true"), ("address", "false")):
+        asked = {"orderBy": order, "descending": down}
+        assert [one for number in range(1, 6) for one in ids(both, pageSize=1, pageNo=number, **asked)] == ids(
+            both, **asked
+        )
+    assert both.get(f"{NS}/operator/clients?orderBy=shoe").status_code == 400
+
+
+def test_subscribers_of_all_members_are_sorted_by_each_column(both: FlaskClient) -> None:
+    def ips(order: str, *, down: bool) -> list[str]:
+        asked = {"orderBy": order, "descending": str(down).lower()}
+        told = both.get(f"{NS}/service/subscribers/search", query_string=asked).get_json()
+        return [one["ip"] for one in told["subscribers"]]
+
+    assert ips("address", down=False) == ["10.0.0.7", "10.0.0.8", "10.0.0.9"]
+    assert ips("address", down=True) == ["10.0.0.9", "10.0.0.8", "10.0.0.7"]
+    assert ips("over", down=False)[2] == ips("over", down=True)[0] == "10.0.0.7"
+    assert ips("application", down=False)[0] == "10.0.0.7"
+    assert ips("sdk", down=False)[0] == "10.0.0.7"
+    assert ips("member", down=False).index("10.0.0.9") == (0 if SELF < PEER else 2)
+    assert sorted(ips("service", down=True)) == ["10.0.0.7", "10.0.0.8", "10.0.0.9"]
 
 
 def test_a_page_of_connections_has_an_end(both: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,6 +160,6 @@ def test_an_answer_that_is_none_adds_nothing(
     node: FakeNode, client: FlaskClient, monkeypatch: pytest.MonkeyPatch, wrong: Any
 ) -> None:
     answer = wrong if isinstance(wrong, dict) else None
-    monkeypatch.setattr(cluster_clients, "ask_members", lambda *_, **__: ({PEER: answer}, []))
+    monkeypatch.setattr("app.peers.asked.ask_members", lambda *_, **__: ({PEER: answer}, []))
     told = client.get(f"{NS}/service/subscribers/all?serviceName=orders").get_json()
     assert told["subscribers"] == []

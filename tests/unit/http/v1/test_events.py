@@ -2,14 +2,15 @@
 
 import csv
 import io
+import json
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
-from app.http.v1 import events
 from app.metrics.audit_trail import NODE, Actor
+from app.testing import Cluster
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
 from tests.support.fake_node import PEER, SELF, FakeNode
 
@@ -136,7 +137,7 @@ def test_all_members_answers_are_merged(node: FakeNode, client: FlaskClient, mon
         asked_with.append(_[3])
         return answers, ["127.0.0.4:8848"]
 
-    monkeypatch.setattr(events, "ask_members", ask)
+    monkeypatch.setattr("app.peers.asked.ask_members", ask)
     merged = asked(client, serviceName="orders", limit=2)
     assert [one["node"] for one in merged["events"]] == [SELF, PEER]
     assert (merged["more"], merged["notAnswered"], merged["otherKinds"]) == (
@@ -155,12 +156,24 @@ def test_all_members_answers_are_merged(node: FakeNode, client: FlaskClient, mon
     assert [one["node"] for one in asked(client, limit=3)["events"]] == [SELF, PEER]
 
 
-def test_a_call_that_a_member_passed_on_is_told_once(node: FakeNode, client: FlaskClient) -> None:
-    trail = node.instruments.audit
-    trail.write("operation", "PUT /x", after={"a": "b"}, actor=Actor("10.0.0.9", "alice"))
-    trail.write("operation", "PUT /x", after={"a": "b"}, actor=Actor("10.0.0.9", "alice", via="127.0.0.2"))
-    trail.write("operation", "PUT /x", after={"a": "c"}, actor=Actor("10.0.0.9", "alice", via="127.0.0.2"))
-    assert [one["after"] for one in asked(client)["events"]] == [{"a": "c"}, {"a": "b"}]
+def test_a_call_that_a_member_passed_on_is_told_once() -> None:
+    with Cluster(2, settings={"rollcall.audit.enabled": "true"}) as cluster:
+        asked_at, other = cluster[0], cluster[1]
+        names = [f"space-{number}" for number in range(6)]  # some are executed at the other member
+        for name in names:
+            asked_at.call("POST", "/v1/console/namespaces", customNamespaceId=name, namespaceName=name)
+
+        def told() -> list[dict[str, Any]]:
+            return list(json.loads(other.call("GET", "/v1/ns/operator/events", kinds="operators"))["events"])
+
+        other.wait_until(lambda: len(told()) >= 2 * len(names))
+        for name in names:
+            of_it = [one for one in told() if name in (one["key"], (one["after"] or {}).get("customNamespaceId"))]
+            call, change = sorted(of_it, key=lambda one: one["what"], reverse=True)
+            assert (call["what"], call["node"], call["via"]) == ("operation", asked_at.address, "")
+            assert (change["says"], change["from"]) == (f"namespace {name} created", "127.0.0.1")
+            assert bool(change["via"]) is (change["node"] != asked_at.address)
+        assert {one["node"] for one in told() if one["what"] == "namespace.create"} == {one.address for one in cluster}
 
 
 def test_a_stream_changes_with_events_here_and_at_other_members(node: FakeNode, client: FlaskClient) -> None:

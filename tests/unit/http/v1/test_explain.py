@@ -1,10 +1,11 @@
 """The calls about one instance name what of its address is wrong."""
 
+from typing import Any
+
 import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
-from app.http.v1 import explain
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.operator.instance_facts import AskedInstance
 from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
@@ -88,13 +89,13 @@ def test_an_instance_that_only_another_member_holds_is_found(
     other = FakeNode()
     other.naming.register(RegisterInstance("shop@@orders", "10.0.0.1", 80, cluster="gray"))
 
-    def ask(_services: object, _method: str, _path: str, parameters: dict[str, str], _s: float) -> object:
+    def ask(_services: object, _method: str, _path: str, parameters: dict[str, str], _s: float, **_: Any) -> object:
         asked = AskedInstance("public", parameters["serviceName"], "10.0.0.1", 80, parameters["clusterName"])
         places = other.explainer.places("public", asked.service, asked.ip, asked.port)
         told = other.explainer.facts(asked) | {"address": PEER, "places": [one.facts() for one in places]}
         return {PEER: told}, []
 
-    monkeypatch.setattr(explain, "ask_members", ask)
+    monkeypatch.setattr("app.peers.asked.ask_members", ask)
     query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "80"}
     answer = client.get("/nacos/v1/ns/explain", query_string=query).get_json()
     assert (answer["instance"]["serviceName"], answer["instance"]["clusterName"]) == ("shop@@orders", "gray")

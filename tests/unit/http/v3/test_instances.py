@@ -1,6 +1,8 @@
 """Instances over HTTP v3, for clients and for operators, beside the answers of Nacos 3."""
 
 import json
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -272,3 +274,68 @@ def test_a_node_that_does_not_serve_refuses(node: FakeNode, client: FlaskClient,
     node.cluster.own_state = MemberState.STARTING
     assert client.post(path, data=ONE).status_code == 503
     assert client.get(f"{path}/list", query_string=SERVICE).status_code == 503
+
+
+class TestManyInOneStep:
+    BATCH = f"{ADMIN}/partial/batch"
+
+    def change(self, client: FlaskClient, numbers: str, **values: str) -> TestResponse:
+        named = json.dumps([{"ip": f"10.0.0.{one}", "port": 8080} for one in numbers])
+        return client.put(self.BATCH, data=SERVICE | {"instances": named} | values)
+
+    @pytest.fixture
+    def four(self, client: FlaskClient) -> FlaskClient:
+        for number in range(1, 5):
+            client.post(ADMIN, data=ONE | {"ip": f"10.0.0.{number}", "metadata": "zone=a"})
+        return client
+
+    def test_attributes_of_several(self, four: FlaskClient) -> None:
+        told = {"total": 4, "serving": 4, "remaining": 4, "threshold": 0.0}
+        assert data(self.change(four, "12", weight="2", metadata="a=1")) == told
+        assert data(self.change(four, "1", metadata='{"b": "2"}')) == told
+        [first, second, *_] = data(four.get(f"{ADMIN}/list", query_string=SERVICE))
+        assert (first["weight"], first["metadata"]) == (2, {"zone": "a", "a": "1", "b": "2"})
+        assert (second["weight"], second["metadata"]) == (2, {"zone": "a", "a": "1"})
+
+    def test_the_stop_is_asked_for_and_for_all_or_none(self, four: FlaskClient) -> None:
+        four.put(f"{V1}/service", data=SERVICE | {"protectThreshold": "0.5"})
+        answer = self.change(four, "12", enabled="false", ifEnoughRemain="true")
+        assert refused(answer)[0] == 409
+        assert "2 of 4 healthy instances in service would remain, protect threshold 0.5" in answer.text
+        assert refused(self.change(four, "12", weight="0", ifEnoughRemain="true"))[0] == 409
+        assert listed(four, healthyOnly="true") == [f"10.0.0.{number}" for number in range(1, 5)]
+        one = data(self.change(four, "1", enabled="false", ifEnoughRemain="true"))
+        assert one == {"total": 4, "serving": 4, "remaining": 3, "threshold": 0.5}
+        again = data(self.change(four, "1", enabled="false", ifEnoughRemain="true"))
+        assert again == {"total": 4, "serving": 3, "remaining": 3, "threshold": 0.5}, "it changes nothing for clients"
+        assert refused(self.change(four, "2", enabled="false", ifEnoughRemain="true"))[0] == 409
+        assert data(self.change(four, "2", enabled="false"))["remaining"] == 2
+
+    def test_calls_at_once_do_not_pass_the_stop_together(self, node: FakeNode, four: FlaskClient) -> None:
+        app = create_app(node)  # type: ignore[arg-type]
+        ready = threading.Barrier(4)
+
+        def call(number: int) -> int:
+            with app.test_client() as client:
+                ready.wait(10)
+                return self.change(client, str(number), enabled="false", ifEnoughRemain="true").status_code
+
+        with ThreadPoolExecutor(4) as pool:
+            assert sorted(pool.map(call, range(1, 5))) == [200, 200, 200, 409]
+
+    @pytest.mark.parametrize(
+        ("numbers", "values", "status", "text"),
+        [
+            ("19", {"enabled": "false"}, 404, "DEFAULT_GROUP@@orders has no instance 10.0.0.9:8080 in cluster DEFAULT"),
+            ("", {"enabled": "false"}, 400, "Param 'instances' is illegal"),
+            ("1", {}, 400, "there is nothing to change"),
+            ("1", {"weight": "-1"}, 400, "weights range from"),
+            ("1", {"metadata": "x" * 9}, 400, "metadata"),
+        ],
+    )
+    def test_what_is_wrong_changes_nothing(
+        self, four: FlaskClient, numbers: str, values: dict[str, str], status: int, text: str
+    ) -> None:
+        answer = self.change(four, numbers, **values)
+        assert (answer.status_code, text in answer.text) == (status, True), answer.text
+        assert all(one["enabled"] for one in data(four.get(f"{ADMIN}/list", query_string=SERVICE)))

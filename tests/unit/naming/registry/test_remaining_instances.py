@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.operator.remaining_instances import Candidate, remaining_without
+from app.naming.registry.remaining_instances import Candidate, remaining_without
 
 
 def instances(states: str) -> list[Candidate]:

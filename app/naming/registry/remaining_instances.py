@@ -4,6 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from app.naming.model.model import Instance, ServiceView
+from app.naming.model.nacos_errors import TooFewRemain
+
 
 class Candidate(NamedTuple):
     """One instance, as far as the choice of clients depends on it."""
@@ -41,6 +44,29 @@ class Remaining:
         if self.remaining == self.serving:
             return False
         return self.remaining == 0 or self.remaining / self.total <= self.threshold
+
+    def check(self) -> None:
+        """Refuse the change if too few remain.
+
+        Raises:
+            TooFewRemain: with the numbers.
+        """
+        if self.is_refused:
+            why = "clients would get unhealthy ones, too" if self.remaining else "clients would find none"
+            raise TooFewRemain(
+                f"nothing was changed: {self.remaining} of {self.serving} healthy instances in service would remain, "
+                f"protect threshold {self.threshold:g}: {why}"
+            )
+
+
+def remaining_of(view: ServiceView, leaving: Iterable[Instance]) -> Remaining:
+    """Return the state of a service as readers see it, without the instances that are ``leaving``."""
+    candidates = (Candidate(_key(one), one.healthy, one.enabled, one.weight) for one in view.instances)
+    return remaining_without(candidates, view.meta.protect_threshold, map(_key, leaving))
+
+
+def _key(one: Instance) -> tuple[str, int, str]:
+    return one.ip, one.port, one.cluster_name
 
 
 def remaining_without(
