@@ -1,6 +1,8 @@
 """A page of the instances, of all namespaces or of one service, that have an address, metadata or a state."""
 
+import socket
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from marshmallow import validate
@@ -24,13 +26,13 @@ from app.http.input.schemas import (
 from app.http.shapes.described import Described
 from app.http.shapes.search_shapes import FOUND_INSTANCES
 from app.machine.limits.answer_budget import AnswerRoom
-from app.naming.model.ip_addresses import is_usual_ipv4
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.union import is_unhealthy
 from app.naming.wire.service_info import HOST_BYTES, shown
 from app.operator.instance_search import Hit, InstanceState, SearchRequest, Source, source_of
+from distro.timing.sliced import in_order
 
 PATH = "/v1/ns/instance/search"
 TEXT_CHARS_MAX = 256
@@ -39,7 +41,11 @@ Key = Callable[[Hit], Any]
 
 
 def _ip_key(ip: str) -> tuple[int, Any]:
-    return (0, tuple(map(int, ip.split(".")))) if is_usual_ipv4(ip) else (1, ip)
+    """Return the key that sorts IPv4 addresses as numbers, before all others."""
+    try:
+        return 0, socket.inet_pton(socket.AF_INET, ip)
+    except (OSError, ValueError):
+        return 1, ip
 
 
 def _address(hit: Hit) -> Any:
@@ -116,13 +122,18 @@ def search_instances(call: Call, services: Services) -> Answer:
         values["cluster"],
     )
     found = services.searches.run(services.naming, asked, _reader(call, services))
-    hits = _in_order(services, found.hits, values["order"], descending=values["descending"])
     first = (values["page"] - 1) * values["size"]
-    page = hits[first : first + values["size"]]
+    page = in_order(
+        _by_address(found.hits),
+        first,
+        first + values["size"],
+        key=ORDERS[values["order"]] or (lambda hit: _source(services, hit)),
+        descending=values["descending"],
+    )
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(page)):
         return json_reply(
             {
-                "count": len(hits),
+                "count": len(found.hits),
                 "complete": found.complete,
                 "instances": [_row(services, hit) for hit in page],
                 "serviceCount": found.service_count,
@@ -141,11 +152,13 @@ def _reader(call: Call, services: Services) -> Callable[[str, str], bool]:
     return lambda namespace, name: rights.allows(READ, Resource.of_service(namespace, name))
 
 
-def _in_order(services: Services, hits: list[Hit], order: str, *, descending: bool) -> list[Hit]:
-    """Return the hits by one column, and those that are equal in it by namespace, service and address."""
-    hits = sorted(hits, key=lambda hit: (hit.namespace, hit.service, *_address(hit)))
-    key = ORDERS[order] or (lambda hit: _source(services, hit))
-    return sorted(hits, key=key, reverse=descending)
+def _by_address(hits: list[Hit]) -> list[Hit]:
+    """Return the hits, which are in the order of namespaces and services, with those of each service by address."""
+    ordered: list[Hit] = []
+    for _, group in groupby(hits, key=lambda hit: (hit.namespace, hit.service)):
+        of_service = list(group)
+        ordered += of_service if len(of_service) == 1 else in_order(of_service, key=_address)
+    return ordered
 
 
 def _source(services: Services, hit: Hit) -> Source:
