@@ -1,8 +1,8 @@
 """Long work beside an event loop, in steps between which the loop's thread gets the interpreter.
 
 ``paced`` rests between the entries of any collection, and ``in_order`` sorts. The rest is JSON of many megabytes, read
-and written in steps. A decoder in C holds the interpreter until it is done, a quarter of a second for 100,000 instances.
-Here the objects and arrays near the top are read in Python, and the values in them are decoded one by one, or some
+and written in steps. A decoder in C holds the interpreter until it is done, 0.25 s for 100,000 instances. Here the
+objects and arrays near the top are read in Python, and the values in them are decoded one by one, or some
 hundred in one window of the text where that can be cut between two of them.
 """
 
