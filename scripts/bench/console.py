@@ -1,17 +1,24 @@
-"""Measure how long each page of the console takes at 10,000 services, and what ten open consoles cost a member.
+"""Measure the pages of the console at 10,000 services and 100,000 instances, and what ten open consoles cost a member.
 
-Starts three members and registers services of two instances each. Requests each page several times over a kept
-connection, after a first request that compiles its template. Then ``--consoles`` pages follow the events of one member
-while instances change, and each fetches itself again as the script of the pages does. Measures the CPU time of the
-member, the lag of its loop and the p99 of beats with and without the consoles, first under a light load, then in turns
-under wrk's mixed load, which keeps the member busy. Prints one JSON line for each part.
+Starts ``--members`` members, one alone by default, and registers the services at the first. The parts, in this order:
+
+pages: each page several times over a kept connection, after a first request that compiles its template.
+paint: each page in Chromium with an empty cache: the first paint, and the member's time for all requests of the page.
+    ``--axe FILE``, the script axe.min.js, also looks each page through for barriers.
+searches: beats, 300 a second, alone and beside searches that follow each other without a break.
+light, mixed: ``--consoles`` pages follow the events of one member while instances change, and each fetches itself again
+    as the script of the pages does: the CPU time of the member, the lag of its loop and the p99 of beats with and
+    without the consoles, first under a light load, then in turns under wrk's mixed load, which keeps the member busy.
+
+Prints tables of pages, and one JSON line for each other figure.
 """
 
 import argparse
-import http.client
 import json
 import math
+import os
 import re
+import shutil
 import statistics
 import sys
 import threading
@@ -21,15 +28,28 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from urllib.parse import quote, urlencode
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
+from scripts.bench.console_pages import (
+    TIMEOUT_S,
+    Painted,
+    Row,
+    beats_beside,
+    connect,
+    fetch,
+    page_rows,
+    pages,
+    paints,
+)
 from scripts.bench.idle import cpu_s
 from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
 from scripts.support.arguments import add_port, names_of
 from scripts.support.bulk_register import Fleet, register_all
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, running_members
+from scripts.support.tables import table
 
-TIMEOUT_S = 30.0
 REFRESH_S = 5.0
 """The shortest time between two fetches of a page, as in the script of the pages."""
 BEAT_S = 0.02
@@ -38,66 +58,10 @@ CHANGE_S = 0.5
 WARM_S, CONNECTIONS = 2, 32
 """The warm-up before each run of wrk, and the connections of both."""
 LAG_BUCKET = re.compile(r'^rollcall_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)$', re.MULTILINE)
-PARTS = ("pages", "light", "mixed")
-
-
-def pages(fleet: Fleet) -> dict[str, str]:
-    """Return the paths of all pages that show data, by name."""
-    name, place = quote(fleet.name(0)), f"ip={fleet.ip(0, 0)}&port=8080"
-    last = fleet.services // 20
-    return {
-        "overview": "/",
-        "services": "/console/services",
-        "services, last page": f"/console/services?page={last}",
-        "services, by name": "/console/services?name=fleet-99",
-        "service": f"/console/service?serviceName={name}",
-        "edit": f"/console/instance/edit?serviceName={name}&{place}",
-        "search, an address": f"/console/find?text={fleet.ip(0, 0)}",
-        "search, metadata": "/console/find?text=nowhere",
-        "explain": f"/console/explain?serviceName={name}&{place}",
-        "members": "/console/members",
-        "clients": "/console/clients",
-        "clients, last page": f"/console/clients?page={fleet.services * fleet.hosts // 20}",
-        "clients, by id": "/console/clients?id=10.0.3",
-        "client": f"/console/client?id={quote(f'{fleet.ip(0, 0)}:8080#true')}",
-        "subscribers": "/console/subscribers",
-        "namespaces": "/console/namespaces",
-        "switches": "/console/switches",
-        "reports": "/console/reports",
-    }
-
-
-def connect(member: MemberProcess) -> http.client.HTTPConnection:
-    host, _, port = member.address.rpartition(":")
-    return http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)
-
-
-def fetch(connection: http.client.HTTPConnection, path: str, method: str = "GET") -> bytes:
-    """Return one answer, which must be a success."""
-    connection.request(method, CONTEXT_PATH + path)
-    answer = connection.getresponse()
-    body = answer.read()
-    if answer.status != 200:
-        raise RuntimeError(f"{path}: {answer.status} {body[:200]!r}")
-    return body
-
-
-def page_times(member: MemberProcess, fleet: Fleet, times: int) -> dict[str, dict[str, float]]:
-    """Median and slowest answer of each page, ms, and its size."""
-    connection, found = connect(member), {}
-    for name, path in pages(fleet).items():
-        size = len(fetch(connection, path))
-        taken_ms = []
-        for _ in range(times):
-            begun_s = time.perf_counter()
-            fetch(connection, path)
-            taken_ms.append((time.perf_counter() - begun_s) * 1_000)
-        found[name] = {
-            "p50_ms": round(statistics.median(taken_ms), 1),
-            "max_ms": round(max(taken_ms), 1),
-            "kb": round(size / 1_000, 1),
-        }
-    return found
+PARTS = ("pages", "paint", "searches", "light", "mixed")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+AXE_RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+AXE = "options => axe.run(document, options).then(found => found.violations.map(one => one.id + ' ' + one.impact))"
 
 
 class OpenConsole(threading.Thread):
@@ -272,14 +236,46 @@ def beside_wrk(members: list[MemberProcess], fleet: Fleet, wrk: Wrk, consoles: i
     }
 
 
+# --- in a browser ----------------------------------------------------------------------------------
+
+
+def in_browser(member: MemberProcess, fleet: Fleet, axe: Path | None) -> None:
+    """Print the first paint of each page, and the barriers that axe finds.
+
+    Raises:
+        LoadError: there is no browser.
+    """
+    from playwright.sync_api import sync_playwright  # only the tests install it
+
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        raise LoadError(f"there is none of {', '.join(BROWSERS)} in the path")
+    options = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])]
+    script, barriers = axe.read_text(encoding="utf-8") if axe else "", list[str]()
+
+    def look(page: Any) -> None:
+        page.evaluate(script)
+        barriers.extend(f"{page.url}: {one}" for one in page.evaluate(AXE, AXE_RULES))
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=options)
+        rows = paints(member, pages(fleet), browser, look if script else None)
+        browser.close()
+    print(table(Painted._fields, rows), flush=True)
+    if script:
+        print(json.dumps({"axe": barriers}), flush=True)
+
+
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--members", type=int, default=1)
     parser.add_argument("--services", type=int, default=10_000)
-    parser.add_argument("--hosts", type=int, default=2, help="instances of each service")
+    parser.add_argument("--hosts", type=int, default=10, help="instances of each service (10)")
     parser.add_argument("--times", type=int, default=20, help="how often each page is requested")
     parser.add_argument("--consoles", type=int, default=10)
     parser.add_argument("--span-s", type=float, default=60.0, help="seconds that each measurement takes")
     parser.add_argument("--parts", type=names_of(PARTS), default=list(PARTS), help=f"of {','.join(PARTS)} (all)")
+    parser.add_argument("--axe", type=Path, help="the script axe.min.js of axe-core")
     parser.add_argument("--turns", type=int, default=5, help="of wrk without pages, and as many with them (5)")
     parser.add_argument("--seconds", type=int, default=8, help="seconds of each run of wrk (8), and of its beats")
     add_port(parser)
@@ -295,10 +291,14 @@ def main() -> int:
     except LoadError as error:
         print(error, file=sys.stderr)
         return 2
-    with running_members(3, options.port) as members:
+    with running_members(options.members, options.port) as members:
         register_all(fleet, lambda _: members[0].address, 2)
         if "pages" in options.parts:
-            print(json.dumps({"pages": page_times(members[0], fleet, options.times)}), flush=True)
+            print(table(Row._fields, page_rows(members[0], fleet, options.times)), flush=True)
+        if "paint" in options.parts:
+            in_browser(members[0], fleet, options.axe)
+        for beside in beats_beside(members[0], fleet, options.span_s) if "searches" in options.parts else ():
+            print(json.dumps(beside), flush=True)
         for consoles in (0, options.consoles) if "light" in options.parts else ():
             print(json.dumps(cost(members[0], fleet, consoles, options.span_s)), flush=True)
         if wrk is not None:

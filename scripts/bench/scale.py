@@ -170,7 +170,7 @@ def watching_lists(cluster: Cluster, members: list[MemberProcess]) -> Iterator[d
 def register(cluster: Cluster, processes: int, *, alone: bool) -> None:
     members = cluster.members[:1] if alone else cluster.members
     mapper = DistroMapper.over(members[0].address, [member.address for member in members])
-    register_all(_BeatingFleet(BEATING.services, BEATING.hosts), mapper.map_srv, 1)
+    register_all(BeatingFleet(BEATING.services, BEATING.hosts), mapper.map_srv, 1)
     cluster.empty = [cluster.memory(member) for member in members]
     cpu_s, begun_s = sum(map(cluster.cpu_s, members)), time.monotonic()
     register_all(cluster.fleet, mapper.map_srv, processes)
@@ -196,7 +196,7 @@ def register(cluster: Cluster, processes: int, *, alone: bool) -> None:
         until(lambda: cluster.is_settled(cluster.members))
 
 
-class _BeatingFleet(Fleet):
+class BeatingFleet(Fleet):
     """The instances for which ``BeatLoad`` sends beats."""
 
     __slots__ = ()

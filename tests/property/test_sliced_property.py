@@ -1,4 +1,4 @@
-"""JSON read in steps says the same as JSON read at once."""
+"""JSON read in steps says the same as JSON read at once, and a page in order is a part of all in order."""
 
 import json
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from distro.model.errors import CodecError
 from distro.timing import sliced
-from distro.timing.sliced import SLICE_ENTRIES, dumps_sliced, loads_sliced
+from distro.timing.sliced import SLICE_ENTRIES, dumps_sliced, in_order, loads_sliced
 from distro.wire.codec import SLICED_FROM_BYTES, json_object
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
@@ -113,3 +113,23 @@ def test_long_objects_are_written_whole(count: int) -> None:
     fields = {f"key-{number}": f"value-{number}" for number in range(count)}
     assert orjson.loads(dumps_sliced(fields)) == fields
     assert list(orjson.loads(dumps_sliced(fields))) == list(fields)
+
+
+@given(
+    st.lists(st.integers(0, 9), max_size=60),
+    st.integers(0, 70),
+    st.integers(0, 70),
+    st.booleans(),
+    st.integers(1, 60),
+)
+def test_a_page_is_what_sorting_all_gives(
+    numbers: list[int], first: int, size: int, descending: bool, at_once: int
+) -> None:
+    entries = list(enumerate(numbers))
+    before = sliced.SORTED_MAX, sliced.SAMPLE_VALUES, sliced.SAMPLE_MARGIN
+    sliced.SORTED_MAX, sliced.SAMPLE_VALUES, sliced.SAMPLE_MARGIN = at_once, 8, 1
+    try:
+        page = in_order(entries, first, first + size, key=lambda one: one[1], descending=descending)
+    finally:
+        sliced.SORTED_MAX, sliced.SAMPLE_VALUES, sliced.SAMPLE_MARGIN = before
+    assert page == sorted(entries, key=lambda one: one[1], reverse=descending)[first : first + size]

@@ -24,8 +24,8 @@ from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.push.udp_subscribers import Subscriber
-from app.naming.registry.http_publishers import in_order
 from app.peers.asked import ask_all
+from distro.timing.sliced import in_order
 
 CLIENTS, CLIENT = "/v1/ns/operator/clients", "/v1/ns/operator/client"
 SUBSCRIBERS, SEARCH = "/v1/ns/service/subscribers/all", "/v1/ns/service/subscribers/search"

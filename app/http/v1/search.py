@@ -1,7 +1,9 @@
 """A page of the instances, of all namespaces or of one service, that have an address, metadata or a state."""
 
 import math
+import socket
 from collections.abc import Callable
+from itertools import groupby
 from typing import Any
 
 from marshmallow import validate
@@ -26,13 +28,13 @@ from app.http.shapes.described import Described
 from app.http.shapes.search_shapes import FOUND_INSTANCES
 from app.http.v1.beats import beats_of
 from app.machine.limits.answer_budget import AnswerRoom
-from app.naming.model.ip_addresses import is_usual_ipv4
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.naming.model.model import ServiceView
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.union import is_unhealthy
 from app.naming.wire.service_info import HOST_BYTES, shown
 from app.operator.instance_search import Hit, InstanceState, SearchRequest, Source, source_of
+from distro.timing.sliced import in_order
 
 PATH = "/v1/ns/instance/search"
 TEXT_CHARS_MAX = 256
@@ -41,8 +43,11 @@ Key = Callable[[Hit], Any]
 
 
 def ip_key(ip: str) -> tuple[int, Any]:
-    """Return the key by which addresses are sorted: IPv4 by its numbers, then all others."""
-    return (0, tuple(map(int, ip.split(".")))) if is_usual_ipv4(ip) else (1, ip)
+    """Return the key that sorts IPv4 addresses as numbers, before all others."""
+    try:
+        return 0, socket.inet_pton(socket.AF_INET, ip)
+    except (OSError, ValueError):
+        return 1, ip
 
 
 def _address(hit: Hit) -> Any:
@@ -121,15 +126,18 @@ def search_instances(call: Call, services: Services) -> Answer:
     )
     found = services.searches.run(services.naming, asked, _reader(call, services))
     key = _key_of(services, asked, values["order"])
-    # Those that are equal in the column stay in the order of their addresses.
-    hits = sorted(found.hits, key=lambda hit: (hit.namespace, hit.service, *_address(hit)))
-    hits.sort(key=key, reverse=values["descending"])
     first = (values["page"] - 1) * values["size"]
-    page = hits[first : first + values["size"]]
+    page = in_order(
+        _by_address(found.hits),
+        first,
+        first + values["size"],
+        key=key,
+        descending=values["descending"],
+    )
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(page)):
         return json_reply(
             {
-                "count": len(hits),
+                "count": len(found.hits),
                 "complete": found.complete,
                 "instances": [_row(services, hit) for hit in page],
                 "serviceCount": found.service_count,
@@ -172,6 +180,15 @@ def _key_of(services: Services, asked: SearchRequest, order: str) -> Key:
         return found if isinstance(found, int) else math.inf
 
     return age
+
+
+def _by_address(hits: list[Hit]) -> list[Hit]:
+    """Return the hits, which are in the order of namespaces and services, with those of each service by address."""
+    ordered: list[Hit] = []
+    for _, group in groupby(hits, key=lambda hit: (hit.namespace, hit.service)):
+        of_service = list(group)
+        ordered += of_service if len(of_service) == 1 else in_order(of_service, key=_address)
+    return ordered
 
 
 def _source(services: Services, hit: Hit) -> Source:

@@ -34,7 +34,8 @@ from app.http.v2.envelope import (
 from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.model import Instance
-from app.naming.registry.http_publishers import address_client_id, in_order
+from app.naming.registry.http_publishers import address_client_id
+from distro.timing.sliced import in_order
 
 PATH = "/v2/ns/client"
 GRPC = "GRPC"

@@ -261,6 +261,7 @@ class Service:
     """A service's instances from all sources and its description, changed in place under ``ServiceTable.lock``."""
 
     __slots__ = (
+        "calm_revision",
         "changed_ms",
         "claimed",
         "claimed_ms",
@@ -299,13 +300,13 @@ class Service:
         self.stored_bytes = 0
         """The ``instance_bytes`` of all instances in ``stored``."""
         self.tombstones: dict[str, Tombstone] = {}
-        self.tombstones_free = 0
-        """How many more tombstones fit before their bytes are counted again."""
+        self.tombstones_free = 0  # how many more fit before their bytes are counted again
         self.version: Version = NO_VERSION
         self.recent: list[str] | None = None
         """The instance keys of the last changes, one for each version; None for none. See ``recent_changes.py``."""
         self.revision = revision
         """Rises with every change, on this member only. A view or copy of another revision is out of date."""
+        self.calm_revision = -1  # the last one at which unhealthy instances were looked for, and none found
         self.changed_ms = now_ms
         self.claimed: Version | None = None
         """The version on which this node's last claim was based, for the claim as a delta (R5)."""
@@ -336,8 +337,7 @@ class Service:
         """The number of instances in ``published``. An address of several clients counts once for each."""
         self.overrides: Overrides = NO_OVERRIDES
         """Operators' changes, which a view puts over all sources."""
-        self.id_allocator: IdAllocator | None = None
-        """Made with the first instance with a numeric id in a large service."""
+        self.id_allocator: IdAllocator | None = None  # made with the first numeric id in a large service
         self.view: ServiceView | None = None
 
     def expect(self, due_ms: int) -> None:

@@ -5,14 +5,9 @@ that comes or goes meanwhile.
 """
 
 from collections.abc import Iterator
-from heapq import merge
-from itertools import islice
 
 from app.naming.model.model import Instance, Service
 from app.naming.registry.service_table import ServiceTable
-
-SORTED_MAX = 4_096
-"""The ids that are sorted in one call of C, during which no other thread runs."""
 
 
 def address_client_id(ip: str, port: int, *, ephemeral: bool) -> str:
@@ -29,13 +24,6 @@ def address_client_ids(table: ServiceTable, contained: str = "") -> set[str]:
         if service.persistent:
             found.update([_id_of(one) for one in list(service.persistent.values())])
     return {one for one in found if contained in one} if contained else found
-
-
-def in_order(ids: set[str], first: int = 0, end: int | None = None) -> list[str]:
-    """Return the ids from position ``first`` to before ``end`` in sorted order."""
-    unsorted = iter(ids)
-    parts = iter(lambda: sorted(islice(unsorted, SORTED_MAX)), [])
-    return list(islice(merge(*parts), first, end))
 
 
 def instances_of_address(table: ServiceTable, client_id: str) -> Iterator[tuple[Service, Instance]]:

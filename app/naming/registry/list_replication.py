@@ -141,6 +141,7 @@ class ListReplication:
             if service is None or service.version != stored.version:
                 return False  # a change that came meanwhile has a new version already
             self._lists.raise_version(service, now_ms)
+            service.revision += 1
             return True
 
     def _give_above(self, datum: Datum, now_ms: int) -> bool:
@@ -152,6 +153,7 @@ class ListReplication:
                 if service.version >= version:
                     return False
                 self._lists.give_version(service, version, now_ms)
+                service.revision += 1
                 return True
         return self._lists.swap(datum.key, None, version, InstanceList({}, {}), now_ms)
 
@@ -164,6 +166,7 @@ class ListReplication:
             # Peers know the data of real Nacos under versions of their own.
             claimed = service.version if "~" in service.version.writer else None
             self._lists.raise_version(service, now_ms)
+            service.revision += 1
             service.claimed = claimed
             return True
 

@@ -196,6 +196,7 @@ class ListState:
         service.tombstones.pop(key, None)
         service.retained.pop(key, None)
         service.clusters.add(instance.cluster_name)
+        service.revision += 1
         if service.id_allocator is not None:
             service.id_allocator.give(old.instance.instance_id if old else None)
             service.id_allocator.take(instance.instance_id)
@@ -208,6 +209,7 @@ class ListState:
         self.raise_version(service, now_ms, key)
         self._count(service, service.stored.pop(key, None), None)
         service.retained.pop(key, None)
+        service.revision += 1
         if service.id_allocator is not None:
             service.id_allocator.give(stored.instance.instance_id)
         tombstone = self.tombstone_of(stored, service.version, now_ms, beat_ms)
@@ -221,6 +223,7 @@ class ListState:
         keep_ms = DELETE_TIMEOUT_MS + self.tombstone_slack_ms
         service.tombstones.pop(key, None)  # the latest goes to the end
         service.tombstones[key] = Tombstone(service.version, now_ms, keep_ms, unknown=unknown)
+        service.revision += 1
         self._bound_tombstones(service)
         service.expect(now_ms + keep_ms + 1)
 
@@ -318,7 +321,8 @@ class ListState:
     def raise_version(self, service: Service, now_ms: int, key: str = "") -> None:
         """Give a list the version of its next change. The first one after another writer restarts its time-outs (R2).
 
-        ``key``: the instance that changes; empty if it is not a single one, and peers need the whole list.
+        ``key``: the instance that changes; empty if it is not a single one, and peers need the whole list. The caller
+        raises ``revision`` after the change: readers would keep the former contents as those of the new revision.
         """
         known, writer = service.version, self.writer
         is_next = known.writer == writer
@@ -342,7 +346,6 @@ class ListState:
         highest = self._highest_own  # compared by hand: each change comes here, and its writer is this member
         if version.epoch > highest.epoch or (version.epoch == highest.epoch and version.counter > highest.counter):
             self._highest_own = version
-        service.revision += 1
         service.changed_ms = now_ms
 
     def next_version(self, service: Service) -> Version:

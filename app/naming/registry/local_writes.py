@@ -179,6 +179,7 @@ class LocalWrites:
                 return False
             self._lists.raise_version(service, now_ms, key)
             service.stored[key] = changed = stored.with_health(healthy, service.version)
+            service.revision += 1
             changed.carry_beat(stored)
             wait_ms = stored.shortest_timeout_ms if healthy else stored.instance.delete_timeout_ms
             service.expect(max(stored.beat_ms, service.claimed_ms) + wait_ms + 1)
@@ -288,8 +289,8 @@ class LocalWrites:
             replaced.append(service.stored)
             self._table.count_stored(service, -len(service.stored), -service.stored_bytes)
             service.stored, service.retained, service.tombstones, service.id_allocator = {}, {}, tombstones, None
-            service.tombstones_free = 0
-            service.due_ms = 0
+            service.tombstones_free = service.due_ms = 0
+            service.revision += 1
             self._table.hide_if_dropped(service)
             return True
 

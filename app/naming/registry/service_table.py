@@ -39,7 +39,7 @@ class ServiceTable:
     """The services of this member, by datum key and by namespace.
 
     Readers take no lock. ``lock`` guards every change of a service: its holder touches at most
-    ``COPIED_UNDER_LOCK_MAX`` instances, calls nothing that waits, and raises ``Service.revision`` before releasing it.
+    ``COPIED_UNDER_LOCK_MAX`` instances, calls nothing that waits, and raises ``Service.revision`` after the change.
     ``open``, ``hide_if_dropped``, ``drop_if_bare``, ``admit`` and ``count_stored`` are steps for the holder; all other
     methods are thread-safe.
     """

@@ -1,6 +1,7 @@
 """JSON in steps: how deep the steps go, what bounds them, and what no step may hide."""
 
 import json
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,15 @@ import orjson
 import pytest
 
 from distro.timing import sliced
-from distro.timing.sliced import SLICE_ENTRIES, WALKED_DEPTH, WINDOW_CHARS, dumps_sliced, loads_sliced
+from distro.timing.sliced import (
+    SLICE_ENTRIES,
+    SORTED_MAX,
+    WALKED_DEPTH,
+    WINDOW_CHARS,
+    dumps_sliced,
+    in_order,
+    loads_sliced,
+)
 
 ERRORS = {"JSONDecodeError": orjson.JSONDecodeError}
 
@@ -109,3 +118,22 @@ def test_no_step_encodes_more_than_its_share(monkeypatch: pytest.MonkeyPatch) ->
     fields = {str(number): number for number in range(2 * SLICE_ENTRIES + 1)}
     assert orjson.loads(dumps_sliced(fields)) == fields
     assert steps == [SLICE_ENTRIES, SLICE_ENTRIES, 1]
+
+
+def test_values_come_sorted_from_any_place_on() -> None:
+    ids = {f"10.{number >> 8}.{number & 255}.1:80#true" for number in range(2 * SORTED_MAX + 5)}
+    ordered = sorted(ids)
+    assert in_order(ids) == ordered
+    for first in (0, SORTED_MAX - 3, len(ids) - 4, *random.Random(5).sample(range(len(ids)), 5)):
+        assert in_order(ids, first, first + 7) == ordered[first : first + 7]
+    assert in_order(ids, len(ids), len(ids) + 7) == []
+    assert in_order(set(), 0, 7) == []
+
+
+def test_a_page_of_many_values_is_sorted_without_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = random.Random(6).sample(range(1_000_000), 100_000)
+    sorted_counts: list[int] = []
+    monkeypatch.setattr(sliced, "merge", lambda *parts: sorted_counts.append(sum(map(len, parts))) or iter(parts[0]))
+    for first in (0, 50_000, 99_980):
+        assert in_order(many, first, first + 20) == sorted(many)[first : first + 20]
+    assert max(sorted_counts) <= SORTED_MAX

@@ -142,19 +142,21 @@ def test_services_come_in_pages_and_by_filters(browser: Browser) -> None:
     assert "No service of this namespace passes these filters." in browser.get("/console/services", name="nope").text
 
 
-def test_of_many_services_the_overview_shows_the_last_sample(
+def test_of_many_services_the_overview_counts_all_but_leaves_the_owners_out(
     browser: Browser, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.http.console.overview.COUNTED_MAX", 2)
-    for number in range(3):
+    monkeypatch.setattr("app.http.console.overview.OWNED_MAX", 2)
+    for number in range(2):
         register(browser, serviceName=f"s-{number}")
         register(browser, serviceName=f"s-{number}", ip="10.0.0.2")
-    assert "3 owned by this member" in browser.get("/").text, "there is no sample yet"
+    assert "2 owned by this member" in browser.get("/").text
     node.count_history.tick(0)
-    register(browser, serviceName="s-3")
+    register(browser, serviceName="s-2")
+    browser.client.post("/nacos/v1/ns/service", query_string={"serviceName": "empty"})
     text = browser.get("/").text
-    assert re.findall(r'class="figure">(\d+)<', text)[:2] == ["3", "6"]
-    assert text.count("counted each 10 s") == 2
+    assert re.findall(r'class="figure">(\d+)<', text)[:2] == ["4", "5"], "the last sample knows of less"
+    assert "1 without instances" in text
+    assert "owned by" not in text
 
 
 def test_a_filter_that_is_refused_says_why(browser: Browser) -> None:

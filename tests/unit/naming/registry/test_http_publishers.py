@@ -1,9 +1,7 @@
 """Clients over HTTP, found in the instance lists."""
 
-import random
-
 from app.naming.model.model import Instance
-from app.naming.registry.http_publishers import SORTED_MAX, address_client_ids, in_order, instances_of_address
+from app.naming.registry.http_publishers import address_client_ids, instances_of_address
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
 
@@ -39,13 +37,3 @@ def test_what_an_address_registered_is_found_by_its_whole_id() -> None:
     assert found("10.0.0.70:8080#false") == [(f"{G}kept", "DEFAULT")]
     for wrong in ("10.0.0.7:8081#true", "10.0.0.7:08080#true", "10.0.0.7:8080", "10.0.0.7", "", "#true"):
         assert found(wrong) == []
-
-
-def test_ids_come_sorted_from_any_place_on() -> None:
-    ids = {f"10.{number >> 8}.{number & 255}.1:80#true" for number in range(2 * SORTED_MAX + 5)}
-    ordered = sorted(ids)
-    assert in_order(ids) == ordered
-    for first in (0, SORTED_MAX - 3, len(ids) - 4, *random.Random(5).sample(range(len(ids)), 5)):
-        assert in_order(ids, first, first + 7) == ordered[first : first + 7]
-    assert in_order(ids, len(ids), len(ids) + 7) == []
-    assert in_order(set(), 0, 7) == []
