@@ -109,10 +109,12 @@ bootstrap() {
         "$python" -m venv --clear "$venv"
         printf '%s\n' "$venv" >"$venv/.place"
     fi
+    # Whoever has all that the tests need has the rest.
+    [ "$(cat "$venv/.installed-dev" 2>/dev/null)" != "$wanted" ] || return 0
     if [ "$(cat "$stamp" 2>/dev/null)" != "$wanted" ]; then
         # Earlier environments have the project under the name that a stranger has on PyPI.
         "$venv/bin/python" -m pip uninstall --quiet --yes --disable-pip-version-check rollcall >/dev/null 2>&1 || true
-        say "installing rollcall${extra:+ with what its ${extra}s need}; only now, and when setup.cfg changed"
+        say "installing rollcall${extra:+ with its extra $extra}; only now, and when setup.cfg changed"
         "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-warn-script-location \
             --editable "$root${extra:+[$extra]}"
         # Whoever has the extra has the rest.

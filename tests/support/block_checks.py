@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+import pytest
 import yaml
 
 from app.config import settings_keys
@@ -15,7 +16,6 @@ from app.config.client_config import FILE_VARIABLE, read_client_config
 from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
 from app.rpc.server.limits import parse_rule
-from app.tools.audit.check.suppressions import read_suppressions
 from app.tools.cli import make_parser
 from scripts.docs.cli_help import parsers
 from tests.support.promtool import promtool
@@ -44,6 +44,10 @@ def check_toml(one: Snippet, folder: Path) -> None:
     file.write_text(one.text)
     file.chmod(0o600)
     if "suppress" in names:
+        # The module needs the extra `audit`, which runs of the units alone do without.
+        pytest.importorskip("pyspark")
+        from app.tools.audit.check.suppressions import read_suppressions
+
         assert read_suppressions(str(file), "2026-11-21")
         return
     environ = {FILE_VARIABLE: str(file)}

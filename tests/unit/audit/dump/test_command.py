@@ -16,6 +16,8 @@ import fsspec
 import orjson
 import pytest
 
+pytest.importorskip("pyarrow")
+
 from app.tools.audit.format.columns import rows_of_parquet
 from app.tools.audit.format.layout import read_night
 from app.tools.audit.format.manifest import DumpState, Manifest
