@@ -2,7 +2,7 @@
 
 Starts three members on this machine, registers the instances, and then sends beats of them all, every 5 s each and
 spread over the members, and changes of their weight and metadata. Prints a line of JSON for each member: its CPU in
-percent of a core, its memory (MB) and peak, and its disk (MB), and one for the beats.
+percent of a core, its memory (MB) and peak, and its disk (MB); then one for the changes and one for the beats.
 
     python -m scripts.bench.sizing --instances 10000 --changes 50
 """
@@ -29,7 +29,7 @@ from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, drill_
 MEMBERS, HOSTS, BEAT_S = 3, 10, 5
 SERVICES_MAX = 62_500
 """Addresses of the load's instances have no more."""
-SETTLE_S = 5.0
+SETTLE_S, CALL_TIMEOUT_S = 5.0, 10.0
 
 
 class LoadedFleet(Fleet):
@@ -52,7 +52,7 @@ def changing(fleet: Fleet, members: list[MemberProcess], per_s: int) -> Iterator
 
     def change() -> None:
         rng, begun_s = random.Random(1), time.monotonic()
-        connections = [http.client.HTTPConnection("127.0.0.1", member.port, timeout=10) for member in members]
+        connections = [http.client.HTTPConnection(member.address, timeout=CALL_TIMEOUT_S) for member in members]
         while not ended.wait(max(begun_s + len(statuses) / per_s - time.monotonic(), 0)):
             number, host = rng.randrange(fleet.services), rng.randrange(fleet.hosts)
             query = urlencode(
@@ -111,12 +111,13 @@ def measure(cluster: Cluster, fleet: Fleet, options: argparse.Namespace) -> None
         }
         print(json.dumps(found), flush=True)
     times = [ms for one in beaten for _, ms in one.answered]
-    found = {"changes_per_s": round(made / took_s, 1), "refused": sum(status != 200 for status in statuses)}
+    refused = sum(status != 200 for status in statuses)
+    print(json.dumps({"changes_per_s": round(made / took_s, 1), "refused": refused}), flush=True)
     if times:
         seen = figures(times, BEAT_LIMIT_MS)
-        found |= {"beats_per_s": round(seen.count / (took_s + SETTLE_S)), "beat_p99_ms": round(seen.p99_ms, 1)}
-        found |= {"beats_failed": sum(sum(one.failures.values()) for one in beaten)}
-    print(json.dumps(found), flush=True)
+        failed = sum(sum(one.failures.values()) for one in beaten)
+        beats = {"beats_per_s": round(seen.count / (took_s + SETTLE_S)), "failed": failed}
+        print(json.dumps(beats | {"p99_ms": round(seen.p99_ms, 1)}), flush=True)
 
 
 def main() -> int:

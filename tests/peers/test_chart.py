@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,18 @@ from app.config.properties import parse_properties
 from app.config.settings import ALL_KEYS, read_settings
 from app.config.settings_keys import snake
 from tests.sdk.environments import NotInstallable, install_helm
+from tests.support.certificates import make_certificate, needs_openssl
 from tests.support.helm import CHART, KUBERNETES, NAMESPACE, RELEASE, SHAPES, Helm, Rendered, values_of
 from tests.support.prometheus import DASHBOARDS, RULES
 from tests.support.promtool import promtool
 from tests.support.shipped import DEPLOY
 
 IDENTITY, TOKEN_KEY = "NACOS_CORE_AUTH_SERVER_IDENTITY_VALUE", "NACOS_CORE_AUTH_PLUGIN_NACOS_TOKEN_SECRET_KEY"
+SECRETS = {
+    IDENTITY: "0123456789abcdef",
+    IDENTITY.replace("VALUE", "KEY"): "Cluster-Identity",
+    TOKEN_KEY: base64.b64encode(bytes(range(48))).decode(),
+}
 CUSTOM = {"PodMonitor", "PrometheusRule", "Certificate", "HTTPRoute", "TCPRoute"}
 """Kinds that operators bring, for which Kubernetes itself has no schema."""
 
@@ -99,9 +106,7 @@ def test_each_pod_finds_itself_in_the_list(
     rendered = shapes["three"]
     for name, text in rendered.configuration().items():
         (tmp_path / name).write_text(text)
-    secret = {IDENTITY: "0123456789abcdef", IDENTITY.replace("VALUE", "KEY"): "Cluster-Identity"}
-    secret[TOKEN_KEY] = base64.b64encode(bytes(range(48))).decode()
-    environ = {**secret, **rendered.variables(), "ROLLCALL_CONF_DIR": str(tmp_path), "SERVER_ADDRESS": "0.0.0.0"}
+    environ = {**SECRETS, **rendered.variables(), "ROLLCALL_CONF_DIR": str(tmp_path), "SERVER_ADDRESS": "0.0.0.0"}
     headless = rendered.one("StatefulSet")["spec"]["serviceName"]
     assert rendered.one("Service", headless)["spec"]["publishNotReadyAddresses"] is True
     for number in range(3):
@@ -176,6 +181,21 @@ def test_the_certificate_names_each_member(shapes: dict[str, Rendered]) -> None:
         assert rendered.container()[probe]["httpGet"]["scheme"] == "HTTPS"
     files = {value for value in rendered.variables().values() if value.startswith("/etc/rollcall-tls/")}
     assert {Path(one).name for one in files} == {"tls.crt", "tls.key", "ca.crt"}
+
+
+@needs_openssl
+def test_a_node_takes_the_settings_of_tls(shapes: dict[str, Rendered], tmp_path: Path) -> None:
+    rendered = shapes["secured"]
+    certificate, key = make_certificate(tmp_path)
+    for name, file in (("tls.crt", certificate), ("ca.crt", certificate), ("tls.key", key)):
+        shutil.copy(file, tmp_path / name)
+    for name, text in rendered.configuration().items():
+        (tmp_path / name).write_text(text)
+    environ = {name: value.replace("/etc/rollcall-tls", str(tmp_path)) for name, value in rendered.variables().items()}
+    settings = read_settings(environ={**environ, **SECRETS, "ROLLCALL_CONF_DIR": str(tmp_path)})
+    assert settings.http_tls is not None
+    assert settings.http_tls.mutual is True
+    assert settings.scheme == "https"
 
 
 def test_the_operator_gets_the_shipped_rules_and_dashboards(shapes: dict[str, Rendered], tmp_path: Path) -> None:

@@ -70,6 +70,12 @@ def test_the_image_is_of_a_fixed_user_and_a_pinned_base() -> None:
     assert f"EXPOSE {HTTP_PORT} {HTTP_PORT + RPC_SDK_OFFSET} {HTTP_PORT + RPC_CLUSTER_OFFSET}" in final
 
 
+def test_compiled_modules_of_the_image_count_whatever_its_layers_do_to_times() -> None:
+    """Layers round times to seconds. A start then compiled 1,300 modules."""
+    build = DOCKERFILE.read_text().rpartition("\nFROM ")[0]
+    assert "compileall -q -f --invalidation-mode unchecked-hash /opt/rollcall/.venv/lib" in build
+
+
 def test_each_variable_of_the_image_is_a_setting() -> None:
     names = {snake(name) for key in KEYS for name in key.names}
     given = set(re.findall(r"^(?:ENV| +)\s*((?:ROLLCALL|NACOS|SERVER)_[A-Z_]+)=", DOCKERFILE.read_text(), re.MULTILINE))
@@ -84,6 +90,8 @@ def test_all_that_the_build_copies_is_in_its_context() -> None:
     taken = [line.removeprefix("!") for line in lines if line.startswith("!")]
     assert all((ROOT / one).exists() for one in taken)
     assert {"app", "distro", "setup.cfg", "pyproject.toml", "deploy", "scripts/package"} <= set(taken)
+    copied = set(re.findall(r"deploy/\S+\.(?:py|sh)", DOCKERFILE.read_text()))
+    assert copied == {"deploy/docker/healthcheck.py", "deploy/docker/first_admin.py", "deploy/nightly.sh"}
 
 
 # --- compose --------------------------------------------------------------------------------------
