@@ -42,6 +42,7 @@ MAINTAINER_JAVA, MAINTAINER_PYTHON = "3.2.1-2026.03.30", "nacos-maintainer-sdk-p
 """They call HTTP v3 as operators do."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
+OPERATOR_MODELS = "cloudcoil-models-prometheus-operator==0.80.1.0"
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
@@ -76,6 +77,15 @@ def install_python_rpc(package: str) -> Environment:
         NotInstallable: pip could not get it.
     """
     return _python_with(package, "python-rpc", "python_rpc_client.py")
+
+
+def install_operator_models() -> Environment:
+    """The Prometheus operator's kinds as models, made from its CRDs.
+
+    Raises:
+        NotInstallable: pip could not get them.
+    """
+    return _python_with(OPERATOR_MODELS, "operator-models", "operator_models.py")
 
 
 def install_rust() -> Environment:
