@@ -12,6 +12,7 @@ from tests.sdk.environments import NotInstallable, install_operator_models
 from tests.support.processes import HANG_S
 from tests.support.shipped import DEPLOY
 
+pytestmark = pytest.mark.sdk
 KINDS = ("PodMonitor", "PrometheusRule")
 
 
