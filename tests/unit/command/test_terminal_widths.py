@@ -23,13 +23,15 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 RULE = "\u2500" * 8
 ESSENTIAL = {
     "services": [LONG, "orders"],
+    "services -A": ["orders", NAMESPACE[:15]],
+    "clients": [f"{IPV6.replace('[', '').replace(']', '')}#false"],
+    "clients --service orders": ["10.0.0.1:8080#false"],
     f"instances {LONG}": [IPV6, "HEALTH"],
     "instances orders": ["10.0.0.1:8080", "HEALTH"],
     "instances orders -A": [NAMESPACE, "10.0.0.1:8080"],
     "find 10.0.0": ["10.0.0.1:8080", "10.0.0.2:8080", "orders"],
     "members": ["UP"],
     "members --each": ["UP"],
-    "clients --service orders": ["10.0.0.1:8080#false"],
     "namespaces": [NAMESPACE, "zh"],
     "switches": ["serviceStatusSynchronizationPeriodMillis", "distroThreshold"],
     "events": ["10.0.0.1:8080 registered"],
