@@ -17,8 +17,17 @@ from app.config.client_config import CLIENT_VARIABLES
 from app.testing import Cluster
 from app.tools.cli import main, make_parser
 from scripts.docs.cli_help import parsers
-from scripts.docs.terminal_tables import FILLED, HELP_ONLY, IPV6, LINES, LONG, NAMESPACE, OF_SEVERAL, WIDTHS
+from scripts.docs.terminal_tables import FILLED, IPV6, LINES, LONG, NAMESPACE, OF_SEVERAL, WIDTHS
 
+HELP_ONLY = {
+    "serve": "it runs until it is ended, and its lines are those of a log",
+    "dump": "it writes files, and a line for each member",
+    "check": "it needs a dump of a night, and Java",
+    "doctor": "it reads the settings of this machine",
+    "admin": "it changes the users of a member that runs here",
+    "completion": "its output is for a shell",
+}
+"""Commands of which only the help is shown, and why."""
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 RULE = "\u2500" * 8
 ESSENTIAL = {
