@@ -45,15 +45,6 @@ LINES = (
 """Commands with their arguments, for one member or several."""
 OF_SEVERAL = ("compare --gap 0",)
 """Commands that need several members."""
-HELP_ONLY = {
-    "serve": "it runs until it is ended, and its lines are those of a log",
-    "dump": "it writes files, and a line for each member",
-    "check": "it needs a dump of a night, and Java",
-    "doctor": "it reads the settings of this machine",
-    "admin": "it changes the users of a member that runs here",
-    "completion": "its output is for a shell",
-}
-"""Commands of which only the help is shown, and why."""
 
 
 class Terminal(Session):

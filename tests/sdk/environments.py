@@ -42,6 +42,7 @@ MAINTAINER_JAVA, MAINTAINER_PYTHON = "3.2.1-2026.03.30", "nacos-maintainer-sdk-p
 """They call HTTP v3 as operators do."""
 NODE_SDK = '{"private": true, "dependencies": {"nacos": "2.6.3"}}\n'
 AXE = '{"private": true, "dependencies": {"axe-core": "4.14.1"}}\n'
+OPERATOR_MODELS = "cloudcoil-models-prometheus-operator==0.80.1.0"
 H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.18.6"
 COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.8.1"
@@ -81,6 +82,15 @@ def install_python_rpc(package: str) -> Environment:
         NotInstallable: pip could not get it.
     """
     return _python_with(package, "python-rpc", "python_rpc_client.py")
+
+
+def install_operator_models() -> Environment:
+    """The Prometheus operator's kinds as models, made from its CRDs.
+
+    Raises:
+        NotInstallable: pip could not get them.
+    """
+    return _python_with(OPERATOR_MODELS, "operator-models", "operator_models.py")
 
 
 def install_rust() -> Environment:

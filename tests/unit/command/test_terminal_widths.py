@@ -17,19 +17,30 @@ from app.config.client_config import CLIENT_VARIABLES
 from app.testing import Cluster
 from app.tools.cli import main, make_parser
 from scripts.docs.cli_help import parsers
-from scripts.docs.terminal_tables import FILLED, HELP_ONLY, IPV6, LINES, LONG, NAMESPACE, OF_SEVERAL, WIDTHS
+from scripts.docs.terminal_tables import FILLED, IPV6, LINES, LONG, NAMESPACE, OF_SEVERAL, WIDTHS
 
+HELP_ONLY = {
+    "serve": "it runs until it is ended, and its lines are those of a log",
+    "dump": "it writes files, and a line for each member",
+    "check": "it needs a dump of a night, and Java",
+    "doctor": "it reads the settings of this machine",
+    "admin": "it changes the users of a member that runs here",
+    "completion": "its output is for a shell",
+}
+"""Commands of which only the help is shown, and why."""
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 RULE = "\u2500" * 8
 ESSENTIAL = {
     "services": [LONG, "orders"],
+    "services -A": ["orders", NAMESPACE[:15]],
+    "clients": [f"{IPV6.replace('[', '').replace(']', '')}#false"],
+    "clients --service orders": ["10.0.0.1:8080#false"],
     f"instances {LONG}": [IPV6, "HEALTH"],
     "instances orders": ["10.0.0.1:8080", "HEALTH"],
     "instances orders -A": [NAMESPACE, "10.0.0.1:8080"],
     "find 10.0.0": ["10.0.0.1:8080", "10.0.0.2:8080", "orders"],
     "members": ["UP"],
     "members --each": ["UP"],
-    "clients --service orders": ["10.0.0.1:8080#false"],
     "namespaces": [NAMESPACE, "zh"],
     "switches": ["serviceStatusSynchronizationPeriodMillis", "distroThreshold"],
     "events": ["10.0.0.1:8080 registered"],

@@ -1,5 +1,6 @@
-"""The tables of all commands in a real terminal of 80 columns: no cell breaks, and nothing is wider."""
+"""Tables in a real terminal, of processes of their own; test_terminal_widths.py has all commands."""
 
+import itertools
 import json
 import os
 import pty
@@ -63,33 +64,6 @@ def filled(command: Commands) -> Commands:
     return command
 
 
-@pytest.mark.parametrize(
-    ("line", "whole"),
-    [
-        ("services", [f"payments-group@@{SERVICE}"]),
-        ("services -A", ["orders", "3f2a1c7e-0b1d-4"]),
-        (f"instances payments-group@@{SERVICE}", [f"[{IP}]:65535", "healthy"]),
-        ("instances orders", ["10.0.0.1:8080", "DEFAULT", "healthy", "note=xxx"]),
-        ("instances orders -A", ["3f2a1c7e-0b1d-4a55-9c7e-0123456789ab", "10.0.0.1:8080", "healthy"]),
-        ("members --each --timeout 1s", ["UP"]),
-        ("clients", [f"{IP}:65535#true"]),
-        (f"clients --service payments-group@@{SERVICE}", [f"{IP}:65535#true"]),
-        (f"clients {IP}:65535#true", [f"payments-group@@{SERVICE}"]),
-        ("namespaces", ["3f2a1c7e-0b1d-4a55-9c7e-0123456789ab"]),
-        ("switches", ["serviceStatusSynchronizationPeriodMillis", "distroThreshold"]),
-    ],
-)
-def test_a_table_fits_80_columns(filled: Commands, home: Path, line: str, whole: list[str]) -> None:
-    lines, _ = typed(NARROW, home, filled.server, *line.split())
-    table = [one for one in lines if not is_note(one)]
-    assert len(table) >= 3, lines
-    assert max(map(cell_len, table)) <= NARROW, "\n".join(table)
-    for text in whole:
-        assert any(text in one for one in table), "\n".join(table)
-    # A row is one line: the first cell of each is not empty.
-    assert not [one for one in table if one.startswith(" ")], "\n".join(table)
-
-
 def test_a_wider_terminal_shows_more_and_wide_all(filled: Commands, home: Path) -> None:
     narrow, _ = typed(NARROW, home, filled.server, "instances", "orders")
     wide, _ = typed(WIDE, home, filled.server, "instances", "orders")
@@ -119,7 +93,7 @@ def test_what_is_found_and_what_happened_fit_80_columns(home: Path) -> None:
     with tiny_server(answer) as server:
         for line, whole in (("find 10.0.0.1", [f"g@@{SERVICE}", "10.0.0.1:8080"]), ("events", ["10.0.0.7:8080"])):
             lines, code = typed(NARROW, home, server.address, *line.split())
-            table = [one for one in lines if not is_note(one)]
+            table = list(itertools.takewhile(lambda one: not is_note(one), lines))
             assert (code, len(table)) == (0, 3), lines
             assert max(map(cell_len, table)) <= NARROW
             assert all(text in table[2] for text in whole), table

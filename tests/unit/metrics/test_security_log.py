@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from app.metrics import audit_trail
+from app.metrics.audit_lines import plain_line
 from app.metrics.audit_trail import KEY_CHARS_MAX, NODE, Actor, AuditTrail
 from app.metrics.security_log import EACH_MAX, KIND_MAX, OTHERS, REFUSED_MAX, WINDOW_MS
 from app.naming.registry.operations import RegisterInstance
@@ -60,8 +60,12 @@ def test_changes_of_administrators_and_logins_are_in_it_and_what_clients_do_is_n
 
 def test_both_logs_have_the_same_line_which_is_made_once(logs: Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     made = list[str]()
-    make = audit_trail.plain_line
-    monkeypatch.setattr(audit_trail, "plain_line", lambda fields: made.append(fields["what"]) or make(fields))
+
+    def make(fields: dict[str, Any]) -> str | None:
+        made.append(fields["what"])
+        return plain_line(fields)
+
+    monkeypatch.setattr("app.metrics.audit_trail.plain_line", make)
     logs.trail.write("namespace.create", "blue", after={"name": "Blue"}, actor=BOSS)
     assert logs.lines() == logs.lines("audit") != []
     assert made == ["namespace.create"]

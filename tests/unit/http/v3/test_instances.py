@@ -14,6 +14,7 @@ from app.http.factory import create_app
 from app.machine.limits.client_addresses import Frontend
 from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import RegisterInstance
+from app.testing import CallRefused, Cluster
 from distro.model.types import CAPABILITY_HTTP_V3, Member, MemberState
 from tests.support.fake_node import PEER, FakeNode, make_settings
 
@@ -322,6 +323,27 @@ class TestManyInOneStep:
 
         with ThreadPoolExecutor(4) as pool:
             assert sorted(pool.map(call, range(1, 5))) == [200, 200, 200, 409]
+
+    def test_operators_at_two_members_do_not_pass_the_stop_together(self) -> None:
+        with Cluster(2) as cluster:
+            for number in (1, 2):
+                cluster[0].register("orders", f"10.0.0.{number}", 8080)
+            cluster.wait_for_instances("orders", 2)
+
+            def call(number: int) -> str:
+                named = json.dumps([{"ip": f"10.0.0.{number + 1}", "port": 8080}])
+                change = {"instances": named, "enabled": "false", "ifEnoughRemain": "true"}
+                try:
+                    return cluster[number].call(
+                        "PUT", "/v3/admin/ns/instance/partial/batch", serviceName="orders", **change
+                    )
+                except CallRefused as error:
+                    return str(error)
+
+            with ThreadPoolExecutor(2) as pool:
+                done, stopped = sorted(pool.map(call, range(2)), key=lambda text: "nothing was changed" in text)
+            assert json.loads(done)["data"] == {"total": 2, "serving": 2, "remaining": 1, "threshold": 0.0}
+            assert "0 of 1 healthy instances in service would remain" in stopped
 
     @pytest.mark.parametrize(
         ("numbers", "values", "status", "text"),
