@@ -26,9 +26,10 @@ def problems_of(
     """
     found: list[Problem] = []
     services = page.services
-    if reason := services.cluster.unready_reason():
-        found.append(Problem("bad", f"This member is not ready: {reason}.", "/console/members"))
     planned = {one["address"]: absence for one in members if (absence := one["extendInfo"].get("plannedAbsence"))}
+    reason = services.cluster.unready_reason()
+    if reason and services.cluster.self_address not in planned:
+        found.append(Problem("bad", f"This member is not ready: {reason}.", "/console/members"))
     for one in members:
         if one["address"] in planned:
             found.append(

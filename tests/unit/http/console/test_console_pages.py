@@ -428,6 +428,13 @@ def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None
             assert "no answer" not in text.lower()
             assert "alarm" not in text
             assert 'class="badge bad"' not in text
+    # Its state follows a moment later: until then it must not be counted as UP, too.
+    draining = {OWN_FIELD: {"draining": True}}
+    node.cluster.others = [Member(PEER, MemberState.UP, frozenset({CAPABILITY_VERSIONS}), draining)]
+    text = browser.get("/").text
+    assert '1<span class="of"> of 2 UP</span>' in text
+    assert "1 out by plan" in text
+    assert "1 notice<" in text
     out("")
     text = browser.get("/").text
     assert "no answer" in text
@@ -437,7 +444,9 @@ def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None
 def test_a_drained_node_still_tells_operators_how_it_is(browser: Browser, node: FakeNode) -> None:
     node.cluster.standalone = False
     node.cluster.draining, node.cluster.own_state = True, MemberState.DOWN
-    assert browser.get("/").status_code == 200
+    text = browser.get("/").text
+    assert "this one is drained" in text
+    assert "1 notice<" in text, "that it is not ready is part of the plan"
     assert ">drained<" in browser.get("/console/members").text
     assert browser.client.get("/nacos/v1/ns/operator/metrics").get_json()["status"] == "DOWN"
     assert browser.client.put("/nacos/v1/ns/operator/log?logName=a&logLevel=INFO").status_code == 503
