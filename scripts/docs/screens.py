@@ -98,7 +98,7 @@ OF_A_SERVICE = (
 
 
 def fill(members: ClusterProcesses) -> None:
-    """Register services and instances in two namespaces, a few of them unhealthy, disabled, persistent or empty."""
+    """Register services and instances in two namespaces, a few of them unhealthy, disabled or without instances."""
     first = members.members[0].client
     metadata = json.loads(LONG)
     for number in range(SERVICES):
@@ -108,7 +108,7 @@ def fill(members: ClusterProcesses) -> None:
             more = {"zone": zone, "version": f"1.{number % 7}.{host % 2}", "pod": f"{name_of(number)}-{host:x}7f9c-x2k"}
             values = {"clusterName": "gray" if number % 5 == 0 and host > 7 else "DEFAULT", **namespace}
             if number % 40 == 3 and host < 2:
-                values |= {"healthy": "false", "ephemeral": "false"}
+                more["preserved.heart.beat.timeout"] = "3000"  # without beats it is unhealthy soon
             if number % 50 == 4 and host == 0:
                 values |= {"enabled": "false"}
             ip = f"10.{number // 250}.{number % 250}.{host + 1}"
@@ -197,8 +197,9 @@ class States:
                 self.members.members[0].client.call("GET", "/console/members", compare="1")
             case "down":
                 self.members.members[0].client.call("POST", "/v1/ns/operator/heal", serviceName=self.damaged)
-                self.members.members[0].client.call("GET", "/console/members", compare="1")
+                eventually(self._agree, SETTLE_S)
                 switch(self.members, "DOWN")
+                eventually(self._refuses_clients, SETTLE_S)
             case "killed":
                 switch(self.members, "null")
                 self.last.kill_all()
@@ -209,6 +210,15 @@ class States:
                 eventually(lambda: self.members.all_up(self.members.members[0]), SETTLE_S)
                 assert self.last.client.call("PUT", "/v1/ns/operator/drain").json()["draining"]
                 self._await("drained")
+
+    def _agree(self) -> bool:
+        page = self.members.members[0].client.call("GET", "/console/members", compare="1")
+        return b"members are equal" in page.body
+
+    def _refuses_clients(self) -> bool:
+        return all(
+            one.client.call("GET", "/v1/ns/instance/list", serviceName="a").status == 503 for one in self.members
+        )
 
     def _await(self, word: str) -> None:
         for member in self.members.members[:2]:

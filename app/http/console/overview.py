@@ -22,6 +22,7 @@ def overview(page: ConsolePage) -> Reply:
     """Show what is wrong, the members and their agreement, and the numbers of the last hour."""
     counts, status = _counts(page)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
+    day = page.services.instruments.day.samples()
     absences = {one["address"]: absence for one in members if (absence := one["extendInfo"].get("plannedAbsence"))}
     facts = cluster_facts(page)
     if facts is not None:
@@ -41,7 +42,8 @@ def overview(page: ConsolePage) -> Reply:
         facts=facts,
         agreement=facts.agreement() if facts else None,
         problems=problems_of(page, members, facts, unhealthy),
-        charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS, SMALL),
+        charts=drawn_charts(day, HOUR_MS, SMALL),
+        sampled_ms=day[-1].wall_ms if day else None,
         standalone=page.services.cluster.standalone,
     )
 

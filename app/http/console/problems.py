@@ -40,6 +40,8 @@ def problems_of(
         elif one["state"] != MemberState.UP.value:
             found.append(Problem("wait", f"{one['address']} is {one['state']}.", "/console/members"))
     if facts is not None:
+        if facts.differing_services:
+            found.append(Problem("bad", facts.agreement()[1], "/console/members?compare=1"))
         down = planned.keys() | {one["address"] for one in members if one["state"] == MemberState.DOWN.value}
         found += [
             Problem("bad", f"{address} does not answer.", "/console/members")
