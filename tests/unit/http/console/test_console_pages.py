@@ -425,7 +425,6 @@ def test_pages_show_all_while_a_switch_turns_clients_away(browser: Browser, node
         assert answer.status_code == 200, path
         assert "Members refuse all calls of clients" in answer.text
     assert "10.0.0.1:8080" in browser.get("/console/find", text="10.0.0.1").text
-    assert "This member is not ready: an operator set the status DOWN" in browser.get("/").text
 
 
 def test_a_node_whose_reads_are_refused_does_not_show_an_empty_list(browser: Browser, node: FakeNode) -> None:
