@@ -40,7 +40,7 @@ PAGE_SIZE, PAGE_SIZE_MAX = 20, 1_000
 Key = Callable[[Hit], Any]
 
 
-def _ip_key(ip: str) -> tuple[int, Any]:
+def ip_key(ip: str) -> tuple[int, Any]:
     """Return the key that sorts IPv4 addresses as numbers, before all others."""
     try:
         return 0, socket.inet_pton(socket.AF_INET, ip)
@@ -49,7 +49,7 @@ def _ip_key(ip: str) -> tuple[int, Any]:
 
 
 def _address(hit: Hit) -> Any:
-    return _ip_key(hit.instance.ip), hit.instance.port, hit.instance.cluster_name
+    return ip_key(hit.instance.ip), hit.instance.port, hit.instance.cluster_name
 
 
 def _metadata(hit: Hit) -> list[tuple[str, str]]:
