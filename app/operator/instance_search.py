@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain
 from threading import BoundedSemaphore
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import orjson
 
@@ -200,8 +200,7 @@ class SearchRequest:
     cluster: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(NamedTuple):
     """One found instance."""
 
     namespace: str

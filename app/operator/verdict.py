@@ -1,5 +1,6 @@
 """The verdict on one instance from the knowledge of all members, in plain sentences, and their differences. Pure."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -232,7 +233,9 @@ def _differences(told: Told) -> list[str]:
         if held and len(held) < len(told):
             found.append(f"the {label}: not at {_names(sorted(told.keys() - held.keys()))}, held by {_names(held)}")
         for name in ("version", "healthy", "enabled", "weight", "metadata"):
-            found.extend(_unlike(f"{label}: {name}", {address: str(one.get(name)) for address, one in held.items()}))
+            found.extend(
+                _unlike(f"{label}: {name}", {address: _value_text(one.get(name)) for address, one in held.items()})
+            )
     clients = {address: frozenset(each["client"] for each in one["published"]) for address, one in told.items()}
     if len(set(clients.values())) > 1:
         found.append(
@@ -243,6 +246,11 @@ def _differences(told: Told) -> list[str]:
     if removed and listed:
         found.append(f"removed at {_names(removed)}, but present at {_names(listed)}")
     return found
+
+
+def _value_text(value: object) -> str:
+    """Return a value as JSON has it; a text as it is."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _unlike(what: str, values: Mapping[str, str]) -> list[str]:

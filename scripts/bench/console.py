@@ -48,7 +48,7 @@ from scripts.bench.load import MODES, LoadError, Mode, Wrk, fill, find_wrk
 from scripts.support.arguments import add_port, names_of
 from scripts.support.bulk_register import Fleet, register_all
 from scripts.support.member_processes import CONTEXT_PATH, MemberProcess, running_members
-from scripts.support.tables import table
+from scripts.support.tables import head, row, table
 
 REFRESH_S = 5.0
 """The shortest time between two fetches of a page, as in the script of the pages."""
@@ -259,9 +259,10 @@ def in_browser(member: MemberProcess, fleet: Fleet, axe: Path | None) -> None:
 
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=options)
-        rows = paints(member, pages(fleet), browser, look if script else None)
+        print(head(Painted._fields), flush=True)
+        for painted in paints(member, pages(fleet), browser, look if script else None):
+            print(row(painted), flush=True)
         browser.close()
-    print(table(Painted._fields, rows), flush=True)
     if script:
         print(json.dumps({"axe": barriers}), flush=True)
 

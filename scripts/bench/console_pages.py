@@ -5,7 +5,7 @@ import json
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
@@ -22,6 +22,8 @@ SETTLE_S = 0.2
 SECONDS = re.compile(r'^rollcall_http_request_seconds_sum\{.*route="([^"]*)".*\} (\S+)$', re.MULTILINE)
 REQUESTS = re.compile(r'^rollcall_http_requests_total\{.*route="([^"]*)".*\} (\S+)$', re.MULTILINE)
 METRICS = "/metrics"
+WARM_UP = "warm-up"
+"""The first visit, which is not counted."""
 PAINTS = "() => performance.getEntriesByType('paint').map(one => [one.name, one.startTime])"
 WINDOW = {"width": 1440, "height": 900}
 
@@ -169,10 +171,9 @@ def counted(member: MemberProcess) -> tuple[int, float]:
 
 def paints(
     member: MemberProcess, paths: Mapping[str, str], browser: Any, look: Callable[[Any], object] | None = None
-) -> list[Painted]:
+) -> Iterator[Painted]:
     """Visit each page with an empty cache. ``look``: called with each open page, after its figures were taken."""
-    found = []
-    for name, path in {"warm-up": "/", **paths}.items():
+    for name, path in {WARM_UP: "/", **paths}.items():
         context = browser.new_context(viewport=WINDOW)
         page = context.new_page()
         before, before_s = counted(member)
@@ -186,8 +187,8 @@ def paints(
         context.close()
         first, contentful = painted["first-paint"], painted["first-contentful-paint"]
         taken_ms = round((after_s - before_s) * 1_000, 1)
-        found.append(Painted(name, round(first), round(contentful), after - before, taken_ms))
-    return found[1:]
+        if name != WARM_UP:
+            yield Painted(name, round(first), round(contentful), after - before, taken_ms)
 
 
 # --- beats beside searches -------------------------------------------------------------------------

@@ -48,6 +48,10 @@ def name_of(number: int) -> str:
     return f"{TEAMS[number % len(TEAMS)]}-{number // len(TEAMS)}"
 
 
+def address_of(number: int, host: int) -> str:
+    return f"10.{number // 250}.{number % 250}.{host + 1}"
+
+
 def pages(service: str, ip: str) -> dict[str, str]:
     """Return the path of each page by name; those about a service are about this one, and this instance of it."""
     place = f"serviceName={service}&ip={ip}&port=8080"
@@ -98,7 +102,7 @@ OF_A_SERVICE = (
 
 
 def fill(members: ClusterProcesses) -> None:
-    """Register services and instances in two namespaces, a few of them unhealthy, disabled, persistent or empty."""
+    """Register services and instances in two namespaces, a few of them unhealthy, disabled or without instances."""
     first = members.members[0].client
     metadata = json.loads(LONG)
     for number in range(SERVICES):
@@ -108,11 +112,12 @@ def fill(members: ClusterProcesses) -> None:
             more = {"zone": zone, "version": f"1.{number % 7}.{host % 2}", "pod": f"{name_of(number)}-{host:x}7f9c-x2k"}
             values = {"clusterName": "gray" if number % 5 == 0 and host > 7 else "DEFAULT", **namespace}
             if number % 40 == 3 and host < 2:
-                values |= {"healthy": "false", "ephemeral": "false"}
+                more["preserved.heart.beat.timeout"] = "3000"  # without beats it is unhealthy soon
             if number % 50 == 4 and host == 0:
                 values |= {"enabled": "false"}
-            ip = f"10.{number // 250}.{number % 250}.{host + 1}"
-            answer = first.register(name_of(number), ip, metadata=json.dumps(metadata | more), **values)
+            answer = first.register(
+                name_of(number), address_of(number, host), metadata=json.dumps(metadata | more), **values
+            )
             assert answer.status == 200, answer.body
     for name in ("retired-1", "retired-2", "a-service-with-a-rather-long-name-as-generated-by-some-deployment-tools"):
         assert first.call("POST", "/v1/ns/service", serviceName=name).status == 200
@@ -186,6 +191,7 @@ class States:
         candidates = (name_of(number) for number in itertools.count(20) if number % 10 != 9)
         self.damaged = next(name for name in candidates if members.owner(name) is not self.last)
         """The service that is made to differ."""
+        self.ip = address_of(next(number for number in itertools.count() if name_of(number) == self.damaged), 0)
 
     def enter(self, state: str) -> None:
         """Change from the state before to this one, and wait until the first member shows it."""
@@ -197,10 +203,12 @@ class States:
                 self.members.members[0].client.call("GET", "/console/members", compare="1")
             case "down":
                 self.members.members[0].client.call("POST", "/v1/ns/operator/heal", serviceName=self.damaged)
-                self.members.members[0].client.call("GET", "/console/members", compare="1")
+                eventually(self._agree, SETTLE_S)
                 switch(self.members, "DOWN")
+                eventually(self._refuses_clients, SETTLE_S)
             case "killed":
                 switch(self.members, "null")
+                eventually(self._serves, SETTLE_S)
                 self.last.kill_all()
                 self._await("DOWN")
             case "drained":
@@ -209,6 +217,20 @@ class States:
                 eventually(lambda: self.members.all_up(self.members.members[0]), SETTLE_S)
                 assert self.last.client.call("PUT", "/v1/ns/operator/drain").json()["draining"]
                 self._await("drained")
+
+    def _agree(self) -> bool:
+        page = self.members.members[0].client.call("GET", "/console/members", compare="1")
+        return b"members are equal" in page.body
+
+    def _refuses_clients(self) -> bool:
+        return all(
+            one.client.call("GET", "/v1/ns/instance/list", serviceName="a").status == 503 for one in self.members
+        )
+
+    def _serves(self) -> bool:
+        first = self.members.members[0]
+        answers = [one.client.call("GET", "/v1/ns/instance/list", serviceName="a") for one in self.members]
+        return all(one.status == 200 for one in answers) and self.members.all_up(first)
 
     def _await(self, word: str) -> None:
         for member in self.members.members[:2]:
@@ -275,7 +297,7 @@ def take_all(folder: Path, states: Collection[str], wanted: Callable[[str], bool
                     if state == "full":
                         clients.enter_context(grpc_clients(members))
                     if state in states:
-                        shown = pages(of_states.damaged, _ip_of(members.members[0], of_states.damaged))
+                        shown = pages(of_states.damaged, of_states.ip)
                         left_out = OF_A_SERVICE if state == "empty" else ()
                         shown = {name: path for name, path in shown.items() if wanted(name) and name not in left_out}
                         camera.take(state, members.members[0], shown)
@@ -284,11 +306,6 @@ def take_all(folder: Path, states: Collection[str], wanted: Callable[[str], bool
             members.end()
             browser.close()
     return camera.faults
-
-
-def _ip_of(member: Member, service: str) -> str:
-    """The first address of a service."""
-    return min((one.rpartition(":")[0] for one in member.client.hosts(service)), default="10.0.0.1")
 
 
 def main() -> int:

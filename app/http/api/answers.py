@@ -191,6 +191,11 @@ def _refusal_of(call: Call, services: Services) -> Reply | None:
     return not_serving(status)
 
 
+def is_refused_by_switch_alone(services: Services) -> bool:
+    """Return whether this node's data is whole and up to date: then only an operator's switch has it refuse reads."""
+    return services.cluster.state() is _UP and not services.cluster.is_behind
+
+
 def refuses_beats(cluster: Cluster, durable: DurableService, context_path: str) -> bool:
     """Return whether this node refuses beats of clients now: by its state, an operator's status, or a limited path."""
     if cluster.state() is not _UP or not is_served(durable.overridden_status or _UP.value, is_read=False):

@@ -1,6 +1,6 @@
 """Runs an endpoint on a thread that may block: here, or at the member that owns the call."""
 
-from app.http.api.answers import refuse_unless_up
+from app.http.api.answers import is_refused_by_switch_alone, refuse_unless_up
 from app.http.api.call import Call, Decline, Events, Forward, Later, Reply, Route, Services
 from app.http.api.event_stream import single_event
 from app.http.api.rights import check_access
@@ -9,13 +9,16 @@ from app.members.membership import executing_until
 from app.metrics.audit_trail import acting_as
 
 
-def answer_call(row: Route, call: Call, services: Services) -> Reply:
+def answer_call(row: Route, call: Call, services: Services, *, is_page_read: bool = False) -> Reply:
     """Return the reply of a row's endpoint, or of the member that it passes the call on to.
+
+    ``is_page_read``: a page of the console reads for an operator, who must see what is here while a switch turns
+    clients away.
 
     Raises:
         NacosError, DistroError: the refusals that the server's error handler turns into replies.
     """
-    if refusal := refuse_unless_up(call, services):
+    if not (is_page_read and is_refused_by_switch_alone(services)) and (refusal := refuse_unless_up(call, services)):
         return refusal
     check_access(row.access, call, services)
     if row.is_client_write:

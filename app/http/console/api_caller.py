@@ -81,7 +81,7 @@ class ApiCaller:
             login_wait=outer.login_wait,
         )
         try:
-            reply = answer_call(row, call, self._services)
+            reply = answer_call(row, call, self._services, is_page_read=method == "GET")
         except (NacosError, CodecError, NotInitialized) as error:
             reply = error_reply(error)
         if not 200 <= reply.status < 300:

@@ -91,6 +91,7 @@ def charts(page: ConsolePage) -> Reply:
         nav="charts",
         live=page.url("/console/events"),
         charts=drawn_charts(samples, hours * HOUR_MS),
+        sampled_ms=samples[-1].wall_ms if samples else None,
         hours=hours,
         counts_requests=page.services.instruments.counts_requests,
     )

@@ -98,6 +98,8 @@ class ClusterFacts:
     """The members that are out by plan, with ``drained`` or ``left``. They are not silent."""
     contents: Facts | None = None
     """This member's last comparisons of contents: ``ContentChecks.facts``."""
+    is_empty: bool = False
+    """True if this member has no services."""
     differing_services: list[tuple[str, str]] = field(default_factory=list)
     """The services whose contents differ, as the last comparison of any member found: namespace and full name."""
 
@@ -145,6 +147,8 @@ class ClusterFacts:
     def _contents_words(self) -> str:
         """Return how much of the contents was compared, and when, in a sentence."""
         contents = self.contents
+        if self.is_empty:
+            return "There are no services whose contents could be compared."
         if not contents or not contents["parts"]:
             return "No contents were compared by this member yet."
         share = contents["parts"] * 100 // contents["of"]
@@ -176,4 +180,5 @@ def cluster_facts(page: ConsolePage) -> ClusterFacts | None:
     left = {address for address, absence in planned.items() if absence == "left"}
     pairs = [pair for pair in pairs if not left & {pair.source, pair.target}]
     silent = sorted(found.keys() - engines.keys() - planned.keys())
-    return ClusterFacts(engines, pairs, silent, other_kinds, planned)
+    is_empty = not services.naming.service_count()
+    return ClusterFacts(engines, pairs, silent, other_kinds, planned, is_empty=is_empty)

@@ -39,7 +39,8 @@ def members(page: ConsolePage) -> Reply:
     listed = page.api.get("/v1/ns/operator/servers")["servers"]
     facts = cluster_facts(page)
     # A comparison first: what it finds, the summary above it must say, too.
-    comparison = compare(page) if page.text("compare") and facts else None
+    standalone = page.services.cluster.standalone
+    comparison = compare(page) if page.text("compare") and facts and not standalone else None
     if facts is not None:
         sample_contents(page, facts)
     sort = sort_of(page, "address")
@@ -56,7 +57,7 @@ def members(page: ConsolePage) -> Reply:
         facts=facts,
         agreement=facts.agreement() if facts else None,
         comparison=comparison,
-        standalone=page.services.cluster.standalone,
+        standalone=standalone,
         shown_max=SERVICES_SHOWN,
     )
 

@@ -22,6 +22,8 @@ def overview(page: ConsolePage) -> Reply:
     """Show what is wrong, the members and their agreement, and the numbers of the last hour."""
     counts, status = _counts(page)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
+    day = page.services.instruments.day.samples()
+    absences = {one["address"]: absence for one in members if (absence := one["extendInfo"].get("plannedAbsence"))}
     facts = cluster_facts(page)
     if facts is not None:
         sample_contents(page, facts)
@@ -32,15 +34,16 @@ def overview(page: ConsolePage) -> Reply:
         live=page.url("/console/events"),
         counts=counts,
         unhealthy=(unhealthy := _unhealthy(page)),
-        node_status=status,
+        node_status=absences.get(page.services.cluster.self_address, status),
         members=[_member(one, facts) for one in members],
-        up=sum(one["state"] == "UP" for one in members),
+        up=sum(one["state"] == "UP" and one["address"] not in absences for one in members),
         turns_away=any(name in TURNS_AWAY for name, _, _ in effects(page.services.durable.switches)),
-        planned=sum("plannedAbsence" in one["extendInfo"] for one in members),
+        planned=len(absences),
         facts=facts,
         agreement=facts.agreement() if facts else None,
         problems=problems_of(page, members, facts, unhealthy),
-        charts=drawn_charts(page.services.instruments.day.samples(), HOUR_MS, SMALL),
+        charts=drawn_charts(day, HOUR_MS, SMALL),
+        sampled_ms=day[-1].wall_ms if day else None,
         standalone=page.services.cluster.standalone,
     )
 

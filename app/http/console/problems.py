@@ -26,9 +26,10 @@ def problems_of(
     """
     found: list[Problem] = []
     services = page.services
-    if reason := services.cluster.unready_reason():
-        found.append(Problem("bad", f"This member is not ready: {reason}.", "/console/members"))
     planned = {one["address"]: absence for one in members if (absence := one["extendInfo"].get("plannedAbsence"))}
+    reason = services.cluster.unready_reason()
+    if reason and services.cluster.self_address not in planned:
+        found.append(Problem("bad", f"This member is not ready: {reason}.", "/console/members"))
     for one in members:
         if one["address"] in planned:
             found.append(
@@ -39,6 +40,8 @@ def problems_of(
         elif one["state"] != MemberState.UP.value:
             found.append(Problem("wait", f"{one['address']} is {one['state']}.", "/console/members"))
     if facts is not None:
+        if facts.differing_services:
+            found.append(Problem("bad", facts.agreement()[1], "/console/members?compare=1"))
         down = planned.keys() | {one["address"] for one in members if one["state"] == MemberState.DOWN.value}
         found += [
             Problem("bad", f"{address} does not answer.", "/console/members")

@@ -21,6 +21,9 @@ theme.addEventListener("click", () => {
   }
 });
 
+// On a narrow screen the entries of the navigation are one row, which may begin far from this page's entry.
+document.querySelector(".side [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+
 // --- the search field ------------------------------------------------------------------------------
 
 const find = document.getElementById("find");

@@ -22,6 +22,7 @@ def titles(text: str) -> list[str]:
 def test_charts_are_drawn_and_lead_to_their_metrics(browser: Browser, node: FakeNode) -> None:
     assert browser.get("/console/charts").text.count("No samples yet") == 7
     node.instruments.day._samples.extend(sample(minute) for minute in range(180))
+    assert "One sample a minute; the last is" in browser.get("/").text, "a number of the charts is no number of now"
     day, hour = browser.get("/console/charts").text, browser.get("/console/charts", hours="1").text
     assert "100 to 279" in day
     assert "219 to 279" in hour

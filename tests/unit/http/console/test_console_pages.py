@@ -419,6 +419,30 @@ def test_an_explanation_finds_the_cluster_of_an_instance(browser: Browser) -> No
     assert "never registered" not in text
 
 
+def test_pages_show_all_while_a_switch_turns_clients_away(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    browser.client.put("/nacos/v1/ns/operator/switches?entry=overriddenServerStatus&value=DOWN")
+    node.now_ms += 60_000
+    assert browser.client.get("/nacos/v1/ns/instance/list?serviceName=orders").status_code == 503
+    assert "1 in all" in browser.get("/console/services").text
+    for path in ("/console/service", "/console/explain", "/console/instance/edit", "/console/service/differences"):
+        answer = browser.get(path, **PLACE)
+        assert answer.status_code == 200, path
+        assert "Members refuse all calls of clients" in answer.text
+    assert "10.0.0.1:8080" in browser.get("/console/find", text="10.0.0.1").text
+
+
+def test_a_node_whose_reads_are_refused_does_not_show_an_empty_list(browser: Browser, node: FakeNode) -> None:
+    register(browser)
+    node.cluster.standalone = False
+    node.cluster.own_state = MemberState.DOWN
+    for path in ("/console/services", "/console/find?text=orders"):
+        text = browser.get(path).text
+        assert 'role="alert"' in text
+        assert "There is no service" not in text
+        assert "0 in all" not in text
+
+
 def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None:
     def out(field: str) -> None:
         info = {OWN_FIELD: {field: True}} if field else {}
@@ -433,6 +457,13 @@ def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None
             assert "no answer" not in text.lower()
             assert "alarm" not in text
             assert 'class="badge bad"' not in text
+    # Its state follows a moment later: until then it must not be counted as UP, too.
+    draining = {OWN_FIELD: {"draining": True}}
+    node.cluster.others = [Member(PEER, MemberState.UP, frozenset({CAPABILITY_VERSIONS}), draining)]
+    text = browser.get("/").text
+    assert '1<span class="of"> of 2 UP</span>' in text
+    assert "1 out by plan" in text
+    assert "1 notice<" in text
     out("")
     text = browser.get("/").text
     assert "no answer" in text
@@ -442,7 +473,9 @@ def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None
 def test_a_drained_node_still_tells_operators_how_it_is(browser: Browser, node: FakeNode) -> None:
     node.cluster.standalone = False
     node.cluster.draining, node.cluster.own_state = True, MemberState.DOWN
-    assert browser.get("/").status_code == 200
+    text = browser.get("/").text
+    assert "this one is drained" in text
+    assert "1 notice<" in text, "that it is not ready is part of the plan"
     assert ">drained<" in browser.get("/console/members").text
     assert browser.client.get("/nacos/v1/ns/operator/metrics").get_json()["status"] == "DOWN"
     assert browser.client.put("/nacos/v1/ns/operator/log?logName=a&logLevel=INFO").status_code == 503

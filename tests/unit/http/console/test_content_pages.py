@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from app.http.console import cluster_facts, content_sampling, member_pages
 from app.http.factory import create_app
-from app.naming.registry.operations import RegisterInstance
+from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.operator.content_checks import SAMPLE_MS
 from app.rows.rows import BUCKETS
 from distro.model.types import CAPABILITY_VERSIONS, Member, MemberState
@@ -77,7 +77,9 @@ def test_samples_find_a_difference(
     else:
         node.naming.register(RegisterInstance(ORDERS.service, "10.0.0.2", 80))
     text = sampled(node, client, path)
-    assert "The contents of DEFAULT_GROUP@@orders (public) differ between members." in text
+    assert text.count("The contents of DEFAULT_GROUP@@orders (public) differ between members.") == (
+        2 if path == "/" else 1
+    ), "on the overview among the problems, too"
     assert "Members agree" not in text
 
 
@@ -106,6 +108,15 @@ def test_a_member_that_gives_no_digests_leaves_contents_unknown(
     monkeypatch.setattr(content_sampling, "ask_members", lambda *_, **__: ({PEER: None}, []))
     text = client.get("/nacos/").text
     assert "No contents were compared by this member yet." in text
+
+
+def test_without_instances_no_contents_are_said_to_be_equal(
+    node: FakeNode, client: FlaskClient, pair: FakeNode
+) -> None:
+    for one in (node, pair):
+        one.naming.deregister(DeregisterInstance(ORDERS.service, ORDERS.ip, ORDERS.port))
+    text = client.get("/nacos/console/members?compare=1").text
+    assert "No member that was compared has a service with instances." in text
 
 
 def test_a_difference_that_a_watch_reports_turns_the_summary_until_it_is_compared(

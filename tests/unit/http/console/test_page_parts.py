@@ -35,6 +35,13 @@ def test_agreement_is_what_the_last_rounds_found(pairs: list[Pair], silent: list
     assert ClusterFacts({}, pairs, silent).agreement()[0] == kind
 
 
+def test_of_no_services_no_contents_are_said_to_be_equal() -> None:
+    contents = {"parts": 8, "of": 256, "oldestAgeMs": 900}
+    for is_empty, words in ((False, "they are equal"), (True, "There are no services whose contents")):
+        facts = ClusterFacts({}, [pair()], [], contents=contents, is_empty=is_empty)
+        assert words in facts.agreement()[1]
+
+
 def test_a_curve_is_within_its_picture_and_has_gaps() -> None:
     samples: list[Point] = [(number * 10_000, number * 37) for number in range(20)]
     samples += [(190_000 + GAP_MS + 1 + number * 10_000, 5) for number in range(3)]
