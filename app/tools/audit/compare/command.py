@@ -76,6 +76,8 @@ def run(options: argparse.Namespace) -> int:
         # The reader, such as head, has enough; the rest of the buffer is dropped without complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIFFERENT
+    for text in reading.left_out:
+        _say(f"not compared: {text}")
     for note in reading.notes[:NOTES_MAX]:
         _say(note)
     if (more := len(reading.notes) - NOTES_MAX) > 0:
@@ -109,6 +111,7 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
     from app.tools.audit.client.access import parse_member
     from app.tools.audit.compare.compare import compare, lasting
     from app.tools.audit.compare.input import CannotCompare, sides_of_night
+    from app.tools.audit.compare.services import scope_of
     from app.tools.audit.format.layout import NoDump, read_night
     from app.tools.audit.format.manifest import ROUNDS
 
@@ -128,7 +131,8 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
     pairs = sides_of_night(options.dumps, night, a, b, reading)
     if len(pairs) < len(night.rounds):
         _say("both members were dumped in only one round, so it is unknown which differences last")
-    rounds = [compare(*pair) for pair in pairs[-ROUNDS:]]
+    reading.left_out = scope_of(*(side.facts for side in pairs[-1]), is_filtered=reading.is_filtered).left_out
+    rounds = [compare(*pair, is_filtered=reading.is_filtered) for pair in pairs[-ROUNDS:]]
     return a, b, lasting(*rounds) if len(rounds) == ROUNDS else rounds[0]
 
 
