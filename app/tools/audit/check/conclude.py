@@ -25,7 +25,7 @@ def conclude_without_verdict(
     summary = _without_verdict(options, reason, error)
     if summary.night:
         try:
-            if report := _publish_unjudged(options, summary):
+            if report := _publish_unjudged(options, summary, is_of_night=brief or _is_of_night(options)):
                 say(f"report: {report}")
         except Exception as failure:  # whatever fails here, the metrics and the alert must still follow
             say(f"the page of the night was not written: {_reason(failure)}")
@@ -51,12 +51,23 @@ def _without_verdict(options: argparse.Namespace, reason: str, error: dict[str, 
     return replace(unjudged(night, reason), error=error, **places)
 
 
-def _publish_unjudged(options: argparse.Namespace, summary: Summary) -> str:
+def _is_of_night(options: argparse.Namespace) -> bool:
+    """Return whether this is the check of the nightly run, rather than a night that is checked again by hand."""
+    return bool(options.dump_run or options.not_judged)
+
+
+def _publish_unjudged(options: argparse.Namespace, summary: Summary, *, is_of_night: bool) -> str | None:
+    """Commit the night without a verdict; return the path of its page.
+
+    None, and nothing is written: the night has a verdict, and this check was not that of the nightly run.
+    """
     from app.tools.audit.check.night_reports import NightReports
     from app.tools.audit.report.report import render
 
     reports = NightReports(options.out)
     summary = reports.with_earlier(summary)
+    if summary.earlier and not is_of_night:
+        return None
     return reports.publish_unjudged(summary, render(summary, reports.summaries(before=summary.night)))
 
 
