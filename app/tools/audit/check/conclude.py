@@ -45,10 +45,10 @@ def _without_verdict(options: argparse.Namespace, reason: str, error: dict[str, 
     try:
         from app.tools.audit.format.file_systems import place
 
-        places = {"dumps": place(options.dumps), "results": place(options.out)}
+        dumps, results = place(options.dumps), place(options.out)
     except (OSError, ValueError, ImportError):
-        places = {}
-    return replace(unjudged(night, reason), error=error, **places)
+        dumps = results = ""
+    return replace(unjudged(night, reason), error=error, dumps=dumps, results=results)
 
 
 def _is_of_night(options: argparse.Namespace) -> bool:

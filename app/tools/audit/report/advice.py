@@ -112,14 +112,15 @@ def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
     found = next((found for found in _REASONS if re.search(found[0], summary.line)), None)
     advice, is_sound = (found[1], not found[2]) if found else ("See the log of the check.", False)
     steps = [Step(advice)]
-    if last is None:
+    of = last or summary  # which knows the folders of its check, and with an earlier verdict the members, too
+    checked = shell.check(of, summary.night)
+    if checked is None:
         again = "check the night again" if is_sound else "take the dump again, and check it"
         return [*steps, Step(f"Then {again}. (No earlier night is known here whose folders this page could name.)")]
-    if not is_sound and (taken := shell.dump(last, summary.night)):
-        steps.append(Step("Take the dump again, of the members of the last night:", taken))
-    if checked := shell.check(last, summary.night):
-        steps.append(Step("Check the night again:", checked))
-    return steps
+    if not is_sound:
+        text = "Take the dump again, of the members of the last night:" if last else "Take the dump again:"
+        steps.append(Step(text, shell.dump(of, summary.night)))
+    return [*steps, Step("Check the night again:", checked)]
 
 
 def _on_members(summary: Summary) -> list[Step]:

@@ -152,6 +152,8 @@ def test_a_night_without_a_verdict_is_made_good(reason: str, said: str, wanted: 
     assert said in steps_for(night, [last])[0].text
     assert commands(night, [last]) == wanted
     assert commands(night) == ["", ""], "no folder is known without an earlier night"
+    first = replace(night, dumps="/dumps", results="/results")
+    assert commands(first)[-1] == "rollcall check", "the first night knows the folders of its check"
 
 
 @pytest.mark.parametrize("finding_class", list(FindingClass))
