@@ -213,10 +213,11 @@ def _instances(key: ServiceKey, a: Side, b: Side, rows_a: list[Row], rows_b: lis
         drift_a, drift_b = map(_drift, rows)
         if drift_a != drift_b:
             found.append((FindingClass.DRIFT, drift_a, drift_b))
-        versions = [next((row.get("version") for row in side), None) for side in (seen_a, seen_b)]
+        version_a, version_b = (next((row.get("version") for row in side), None) for side in (seen_a, seen_b))
         cluster, ip, port, ephemeral = instance
         for finding_class, text_a, text_b in found:
-            yield Difference(finding_class, *key, cluster, ip, port, ephemeral, text_a, text_b, *versions)
+            where = (*key, cluster, ip, port, ephemeral)
+            yield Difference(finding_class, *where, text_a, text_b, version_a, version_b)
 
 
 def _by_instance(rows: list[Row]) -> dict[InstanceKey, list[Row]]:
