@@ -23,7 +23,7 @@ KEYS_MAX = 10_000
 """The most keys of one call: the list, the description, persistent instances, and clients that publish the service."""
 INTERVAL_MS = 2_000
 """The shortest time between two heals of a service."""
-WINDOW_MS, CALLS_MAX = 1_000, 5
+WINDOW_MS, CALLS_MAX = 1_000, 50
 """The window, and the most calls that are accepted within it, for all services together."""
 
 

@@ -87,6 +87,11 @@ class Summary:
     dumps: str = ""
     """The location of the dumps; ``results`` is that of all findings. Both are paths, or URIs without credentials."""
     results: str = ""
+    earlier: dict[str, Any] | None = None
+    """The verdict of an earlier check of a night whose last check has none; the tables of the night are of that check.
+
+    Shape: verdict, line, checked_at, findings (counts by class).
+    """
     error: dict[str, Any] | None = None
     """The failure of Spark in a night without a verdict. Shape: condition (may be null), message, parameters."""
     notes: list[str] = field(default_factory=list)

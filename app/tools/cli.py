@@ -21,6 +21,7 @@ from app.machine.process.data_lock import DataLock
 from app.tools.audit.check import command as check_command
 from app.tools.audit.compare import command as compare_command
 from app.tools.audit.dump import command as dump_command
+from app.tools.audit.findings import command as findings_command
 from app.tools.audit.heal import command as heal_command
 from app.tools.audit.watch import command as agreement_command
 from app.tools.command import (
@@ -161,6 +162,7 @@ def make_parser() -> argparse.ArgumentParser:
     compare_command.add_to(commands)
     heal_command.add_to(commands)
     check_command.add_to(commands)
+    findings_command.add_to(commands)
     agreement_command.add_to(commands)
     explain_command.add_to(commands)
     config_command.add_to(commands)

@@ -19,7 +19,7 @@ from app.rows.summary import (
     Summary,
     decode_summary,
 )
-from app.tools.audit.check.summarize import place
+from app.tools.audit.format.file_systems import place
 from app.tools.audit.report.report import PAGE_BYTES_MAX
 from tests.spark.conftest import NIGHT, Checking
 from tests.support.dumps import ADDRESSES, SERVICE, instance, service, write_dump, write_round

@@ -120,13 +120,15 @@ def test_dump_and_check_are_of_one_night_and_get_what_was_set(nightly: Nightly) 
     assert done.returncode == 0, done.stderr
     [dump], [check] = nightly.calls("dump"), nightly.calls("check")
     night = dump.partition("--date ")[2].split()[0]
+    run = dump.partition("--run ")[2].split()[0]
     assert dump == (
-        f"--members a:8848,b:8848 --user auditor --out {nightly.state}/dumps --date {night} --keep 7 --gap 5s"
+        f"--members a:8848,b:8848 --user auditor --out {nightly.state}/dumps --date {night} --run {run} --keep 7 "
+        "--gap 5s"
     )
     assert check == (
         f"--dumps {nightly.state}/dumps --out {nightly.state}/results --night {night} --keep 7 "
         "--alert-url http://alerts/x --alert-format slack --alert-cluster prod --suppressions /etc/known.toml "
-        "--textfile /metrics/rollcall.prom --ignore OWNER,STALE"
+        f"--textfile /metrics/rollcall.prom --run {run} --ignore OWNER,STALE"
     )
 
 

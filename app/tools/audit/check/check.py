@@ -55,6 +55,8 @@ class NightCheck:
     night: str | None = None
     ignored: Collection[FindingClass] = ()
     suppressions: str | None = None
+    run: str | None = None
+    """The run of the dump to judge; None for the latest that is complete."""
 
 
 def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
@@ -66,7 +68,7 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     """
     started = time.monotonic()
     try:
-        night = read_night(check.dumps, check.night)
+        night = read_night(check.dumps, check.night, check.run)
         entries = read_suppressions(check.suppressions, night.date)
     except (NoDump, BadSuppressions) as error:
         raise CannotJudge(str(error)) from None

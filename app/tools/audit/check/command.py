@@ -1,19 +1,23 @@
 """The command of the nightly check. Exit codes: 0 the members agree, 1 they do not, 2 there is no verdict."""
 
 import argparse
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any
 
-from app.rows.summary import Summary, Verdict, unjudged
-from app.tools.audit.client.arguments import add_alert_options, days_argument, night_argument
+from app.rows.summary import Summary
+from app.tools.audit.check.signals import EndSignals
+from app.tools.audit.client.arguments import (
+    add_alert_options,
+    days_argument,
+    night_argument,
+    run_argument,
+)
 from app.tools.audit.format.findings import FindingClass
-from app.tools.printable import json_text
+from app.tools.audit.report.night_options import classes_argument
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +27,9 @@ if TYPE_CHECKING:
 SHUFFLE_PARTITIONS = 8
 """The number of partitions before the rows are counted."""
 CAUSE_CHARS_MAX = 500
+ENDED = "ended by a signal"
+ENDED_CODES = {-9, -15, 128 + 9, 128 + 15}
+"""Exit codes of a process that SIGKILL or SIGTERM ended, also as a shell gives them."""
 _DESCRIPTION = (
     "Compare the dumps that `rollcall dump` took of all members of a cluster, and report whether they agree. "
     "Exit code 0: agreed; 1: divergent; 2: could not judge."
@@ -40,6 +47,19 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--dumps", required=True, metavar="URI", help="the folder or URI of the dumps")
     made.add_argument("--out", required=True, metavar="URI", help="the folder or URI for findings, reports and history")
     made.add_argument("--night", type=night_argument, metavar="DATE", help="the dump_date to check (the latest)")
+    made.add_argument(
+        "--run",
+        dest="dump_run",
+        type=run_argument,
+        metavar="ID",
+        help="judge only this run of `rollcall dump`, not the latest of the night",
+    )
+    made.add_argument(
+        "--not-judged",
+        metavar="REASON",
+        help="compare nothing: report to page, alert and metrics that the night has no verdict, such as for a dump "
+        "that failed",
+    )
     made.add_argument("--keep", type=days_argument, metavar="DAYS", help="remove results of nights older than this")
     made.add_argument(
         "--compact-after",
@@ -49,7 +69,7 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     )
     made.add_argument(
         "--ignore",
-        type=_classes,
+        type=classes_argument,
         default=frozenset(),
         metavar="CLASS,...",
         help="classes to ignore: " + ", ".join(FindingClass),
@@ -75,43 +95,87 @@ def main(arguments: Sequence[str] | None = None, spark: "SparkSession | None" = 
     return _run(parser.parse_args(arguments), spark)
 
 
+class _NoVerdict(Exception):
+    """The night has no verdict; the text says why. ``error``: the failure of Spark, if it was one."""
+
+    def __init__(self, reason: str, error: "dict[str, Any] | None" = None) -> None:
+        super().__init__(reason)
+        self.error = error
+
+
 def _run(options: argparse.Namespace, spark: "SparkSession | None" = None) -> int:
-    try:
-        return _check(options, spark)
-    except ModuleNotFoundError as error:
-        reason = f"this Python has no package {error.name}: pip install 'rollcall-registry[audit]'"
-        return _finish(options, _without_verdict(options, reason))
-    except Exception as error:  # any error: cron's mail, the alert and the metrics must not keep saying "agreed"
-        where = traceback.extract_tb(error.__traceback__)[-1]
-        text = f"{type(error).__name__}: {str(error)[:CAUSE_CHARS_MAX]} ({Path(where.filename).name}:{where.lineno})"
-        return _finish(options, _without_verdict(options, f"the check failed with {text}"))
+    with EndSignals(active=spark is None) as signals:
+        try:
+            return _check(options, spark, signals)
+        except BaseException as error:  # whatever it is: page, alert and metrics must not keep saying "agreed"
+            signals.end()
+            if signals.exit_code is not None:
+                return signals.exit_code
+            from app.tools.audit.check.conclude import conclude_without_verdict
+
+            details = error.error if isinstance(error, _NoVerdict) else None
+            return conclude_without_verdict(options, _reason(error, signals), details, brief=signals.received)
 
 
-def _check(options: argparse.Namespace, spark: "SparkSession | None") -> int:
+def _reason(error: BaseException, signals: EndSignals) -> str:
+    """Return the reason why there is no verdict."""
+    if signals.received or isinstance(error, KeyboardInterrupt):
+        return ENDED
+    if java := _ended_java():
+        return java
+    if isinstance(error, _NoVerdict):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"this Python has no package {error.name}: pip install 'rollcall-registry[audit]'"
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    text = f"{type(error).__name__}: {str(error)[:CAUSE_CHARS_MAX]} ({Path(where.filename).name}:{where.lineno})"
+    return f"the check failed with {text}"
+
+
+def _ended_java() -> str:
+    """Return in words that the Java of this process has ended; empty if it runs, or none was started.
+
+    The errors that follow tell nothing of the cause: a refused connection, or a missing key.
+    """
+    context = sys.modules.get("pyspark.core.context")
+    gateway = context.SparkContext._gateway if context is not None else None  # noqa: SLF001  # there is no public name
+    process = getattr(gateway, "proc", None)
+    code = process.poll() if process is not None else None
+    if code is None:
+        return ""
+    if code in ENDED_CODES:
+        return f"{ENDED}, which reached Spark's Java (exit code {code})"
+    return f"Spark failed: its Java ended with exit code {code} before the check did"
+
+
+def _check(options: argparse.Namespace, spark: "SparkSession | None", signals: EndSignals) -> int:
     from app.tools.audit.check.session import NO_CONNECT, NO_PYSPARK, is_connect
 
+    if options.not_judged:
+        raise _NoVerdict(options.not_judged)
     if find_spec("pyspark") is None:
-        return _finish(options, _without_verdict(options, NO_PYSPARK))
-    from app.tools.audit.check.results import NotWritable, Results
+        raise _NoVerdict(NO_PYSPARK)
+    from app.tools.audit.check.night_reports import NotWritable
+    from app.tools.audit.check.results import Results
 
     results = Results(options.out)
     try:
         results.open()
     except NotWritable as error:
-        return _finish(options, _without_verdict(options, str(error)))
+        raise _NoVerdict(str(error)) from None
     if spark is not None and is_connect(spark):
-        return _finish(options, _without_verdict(options, NO_CONNECT))
+        raise _NoVerdict(NO_CONNECT)
     try:
-        return _night(options, results, spark) if spark else _submit(options, results)
+        return _night(options, results, spark, signals) if spark else _submit(options, results, signals)
     finally:
-        results.close()
+        if not signals.received:
+            results.close()
 
 
-def _submit(options: argparse.Namespace, results: "Results") -> int:
+def _submit(options: argparse.Namespace, results: "Results", signals: EndSignals) -> int:
     """Check the night in a session of our own, or in the submitted one."""
     from app.tools.audit.check.session import NoSpark, open_session
 
-    signal.signal(signal.SIGTERM, _on_sigterm)
     try:
         spark = open_session(
             options.master,
@@ -122,44 +186,44 @@ def _submit(options: argparse.Namespace, results: "Results") -> int:
             remote=options.remote,
         )
     except NoSpark as error:
-        return _conclude(options, results, _without_verdict(options, str(error)))
+        raise _NoVerdict(str(error)) from None
     try:
-        return _night(options, results, spark)
+        return _night(options, results, spark, signals)
     finally:
-        spark.stop()
+        # After a signal, time is short, and Java may be gone: it ends with this process.
+        if not signals.received:
+            spark.stop()
 
 
 def _rows(options: argparse.Namespace) -> int | None:
-    """Return the rows of the night by its manifests; None if they cannot be read, which the check will report."""
+    """Return the rows of the night by its manifests; None if they cannot be read from here, which Spark may do.
+
+    Raises:
+        _NoVerdict: there is no dump to judge, for which Spark need not start.
+    """
     from app.tools.audit.format.layout import NoDump, read_night
 
     try:
-        night = read_night(options.dumps, options.night)
-    except (NoDump, OSError, ValueError):
+        night = read_night(options.dumps, options.night, options.dump_run)
+    except NoDump as error:
+        raise _NoVerdict(str(error)) from None
+    except (OSError, ValueError):
         return None
     return sum(part.rows for one in night.rounds for member in one.manifest.members for part in member.parts)
 
 
-def _night(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> int:
-    """Check and conclude the night, then compact old months: the verdict is out whether or not that succeeds."""
+def _night(options: argparse.Namespace, results: "Results", spark: "SparkSession", signals: EndSignals) -> int:
+    """Check the night and report its verdict, then compact old months: the verdict is out whether that succeeds."""
+    from app.tools.audit.check.conclude import report_verdict, say
+
     summary = _compare(options, results, spark)
-    code = _conclude(options, results, summary)
-    if options.compact_after and summary.night:
+    say(f"report: {_publish(options, results, summary)}")
+    if signals.received:
+        raise _NoVerdict(ENDED)
+    code = report_verdict(options, summary, results, signals.reported)
+    if options.compact_after:
         _compact(options, results, spark, summary.night)
     return code
-
-
-def _conclude(options: argparse.Namespace, results: "Results", summary: Summary) -> int:
-    """Publish the night, report the verdict and return its exit code."""
-    from app.tools.audit.check.results import NotWritable
-
-    try:
-        report = _publish(options, results, summary)
-    except NotWritable as error:
-        return _finish(options, _without_verdict(options, str(error)))
-    if report:
-        print(f"report: {report}", file=sys.stderr)
-    return _finish(options, summary, results)
 
 
 def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSession", night: str) -> None:
@@ -177,12 +241,6 @@ def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSessi
         print(f"note: old results were not merged: {failure_of(error).line}", file=sys.stderr)
 
 
-def _on_sigterm(*_: object) -> NoReturn:
-    """Print that there is no verdict, and exit in order: this ends Spark's processes and removes temporary folders."""
-    print("could not judge: ended by a signal", flush=True)
-    sys.exit(Verdict.UNJUDGED.exit_code)
-
-
 def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> Summary:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
@@ -191,111 +249,37 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
     from app.tools.audit.check.failures import failure_of
     from app.tools.audit.format.commits import BadCommit
 
+    night = NightCheck(options.dumps, options.night, options.ignore, options.suppressions, options.dump_run)
     try:
-        return judge(spark, NightCheck(options.dumps, options.night, options.ignore, options.suppressions), results)
+        return judge(spark, night, results)
     except (CannotJudge, BadCommit) as error:
-        return _without_verdict(options, str(error))
+        raise _NoVerdict(str(error)) from None
     except (PySparkException, Py4JError, OSError) as error:
         failure = failure_of(error)
-        return replace(_without_verdict(options, f"Spark failed: {failure.line}"), error=failure.as_field())
+        raise _NoVerdict(f"Spark failed: {failure.line}", failure.as_field()) from error
 
 
-def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str | None:
-    """Put the night's results in place, remove old ones, and return the path of the report.
-
-    None, and nothing is written: an unjudged summary of an unknown night, or of one that was judged before.
-
-    Raises:
-        NotWritable: the output folder takes no files.
-    """
-    from app.tools.audit.check.results import NotWritable
+def _publish(options: argparse.Namespace, results: "Results", summary: Summary) -> str:
+    """Put the night's results in place, remove old ones, and return the path of the report."""
     from app.tools.audit.report.report import render
 
-    if summary.verdict is Verdict.UNJUDGED:
-        before = results.summary(summary.night) if summary.night else None
-        if not summary.night or (before is not None and before.verdict is not Verdict.UNJUDGED):
-            return None
     try:
         path = results.publish(summary, render(summary, results.summaries(before=summary.night)))
     except OSError as error:
-        raise NotWritable(f"cannot write to {options.out}: {error.strerror or error}") from None
+        raise _NoVerdict(f"cannot write to {options.out}: {error.strerror or error}") from None
     _remove_old(options, results, summary.night)
     return path
 
 
 def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> None:
     """Remove old nights and the files of interrupted checks; a failure here does not unpublish the night."""
+    from app.tools.audit.check.conclude import say
     from app.tools.audit.format.commits import BadCommit
 
     try:
         for removed in results.remove_before(night, options.keep) if options.keep else ():
-            print(f"removed the results of {removed}", file=sys.stderr)
+            say(f"removed the results of {removed}")
         if abandoned := results.remove_abandoned():
-            print(f"removed {abandoned} files of interrupted checks", file=sys.stderr)
+            say(f"removed {abandoned} files of interrupted checks")
     except (BadCommit, OSError) as error:
-        print(f"note: old results were not removed: {error}", file=sys.stderr)
-
-
-def _finish(options: argparse.Namespace, summary: Summary, results: "Results | None" = None) -> int:
-    """Write the metrics file, post the alert, print notes and verdict; return the exit code of the verdict.
-
-    A metrics file or an alert that fails is named on stderr, and changes no exit code.
-    """
-    if options.textfile:
-        try:
-            from app.tools.audit.report.textfile import write
-
-            write(options.textfile, summary)
-        except (OSError, ImportError) as error:
-            print(f"the metrics were not written to {options.textfile}: {_reason(error)}", file=sys.stderr)
-    if options.alert_url:
-        _alert(options, summary, results)
-    for note in summary.notes:
-        print(f"note: {note}", file=sys.stderr)
-    print(json_text(asdict(summary)) if options.json else summary.line, flush=True)
-    return summary.verdict.exit_code
-
-
-def _alert(options: argparse.Namespace, summary: Summary, results: "Results | None") -> None:
-    try:
-        from app.tools.audit.report.alert_bodies import AlertFormat
-        from app.tools.audit.report.alert_state import AlertFile, Alerts, Recipient
-
-        recipient = Recipient(options.alert_url, AlertFormat(options.alert_format), options.alert_cluster)
-        try:
-            file = AlertFile(options.out)
-        except (ImportError, ValueError, OSError):
-            file = None  # the verdict says so, too, so the recipients still learn of it
-        nights = [night for night in results.nights() if night < summary.night] if results else []
-        before = results.summary(nights[-1]) if results and nights else None
-        delivery = Alerts(recipient, file).tell(summary, before)
-        if delivery and not delivery.delivered:
-            print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
-    except ImportError as error:
-        print(f"the alert was not delivered: {error}", file=sys.stderr)
-    except OSError as error:
-        print(f"the list of open alerts cannot be saved in {options.out}: {_reason(error)}", file=sys.stderr)
-
-
-def _reason(error: OSError | ImportError) -> str:
-    return (error.strerror if isinstance(error, OSError) else None) or str(error)
-
-
-def _without_verdict(options: argparse.Namespace, reason: str) -> Summary:
-    """Return the unjudged summary with a reason, for the night asked for, else for the latest night with a dump."""
-    night = options.night
-    if night is None:
-        try:
-            from app.tools.audit.format.layout import nights
-
-            night = (nights(options.dumps) or [""])[-1]
-        except (OSError, ValueError, ImportError):
-            night = ""
-    return unjudged(night, reason)
-
-
-def _classes(text: str) -> frozenset[FindingClass]:
-    try:
-        return frozenset(FindingClass(name.strip()) for name in text.split(",") if name.strip())
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"{error}; the classes are {', '.join(FindingClass)}") from None
+        say(f"note: old results were not removed: {error}")

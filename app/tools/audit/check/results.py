@@ -14,8 +14,9 @@ from datetime import UTC, date, datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from app.rows.summary import Summary, Verdict, decode_summary, encode_summary
+from app.rows.summary import Summary, encode_summary
 from app.tools.audit.check.evidence_rows import spark_path
+from app.tools.audit.check.night_reports import NightReports, judged
 from app.tools.audit.check.table_files import Output
 from app.tools.audit.check.tables import frame_of
 from app.tools.audit.format.commits import (
@@ -29,28 +30,21 @@ from app.tools.audit.format.commits import (
     began,
     committed,
     nights_by_file,
-    read_each,
     summary_path,
     with_tables,
 )
-from app.tools.audit.format.file_systems import check_writable, dated_folders, open_root, write_whole
+from app.tools.audit.format.file_systems import write_whole
 
-TREND_NIGHTS_MAX = 366
 ABANDONED_AFTER = timedelta(hours=12)
 """The age at which a run is over; younger files that no night names may belong to a check that is still running."""
 
 
-class NotWritable(Exception):
-    """The output folder takes no files; the text says which folder and why."""
-
-
-class Results:
+class Results(NightReports):
     """The output folder of all nights, and the tables that this run writes: those of one night."""
 
     def __init__(self, uri: str, now: datetime | None = None) -> None:
-        self.uri = uri
+        super().__init__(uri)
         self.now = now or datetime.now(UTC)
-        self.filesystem, self.root = open_root(uri)
         run = f"run={self.now:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}"
         self.output = Output(self.filesystem, self.root, uri, run)
         self.notes: list[str] = []
@@ -58,17 +52,6 @@ class Results:
         self._night: str | None = None
         self._tables: Committed = {}
         """The tables of tonight that were written and are not committed yet."""
-
-    def open(self) -> None:
-        """Make sure that results can be written, before the long work.
-
-        Raises:
-            NotWritable: the output folder takes no files.
-        """
-        try:
-            check_writable(self.filesystem, f"{self.root}/{REPORTS}")
-        except OSError as error:
-            raise NotWritable(f"cannot write to {self.uri}: {error.strerror or error}") from None
 
     def close(self) -> None:
         """Remove the tables of this run that were not committed."""
@@ -110,7 +93,7 @@ class Results:
         before: set[str] = set()
         with contextlib.suppress(BadCommit):  # it is replaced now; its files count as abandoned
             before = self._named_by([summary.night])
-        tables = {} if summary.verdict is Verdict.UNJUDGED else self._tables
+        tables = self._tables
         self.filesystem.makedirs(folder, exist_ok=True)
         write_whole(self.filesystem, f"{folder}/report.html", report.encode())
         write_whole(
@@ -122,21 +105,6 @@ class Results:
             self.remove_unnamed(before)
         return f"{folder}/report.html"
 
-    def nights(self) -> list[str]:
-        """Return the nights with a report, oldest first."""
-        return dated_folders(self.filesystem, f"{self.root}/{REPORTS}", "night")
-
-    def summaries(self, before: str) -> list[Summary]:
-        """Return the readable summaries of the last ``TREND_NIGHTS_MAX`` nights before ``before``, oldest first."""
-        nights = [one for one in self.nights() if one < before][-TREND_NIGHTS_MAX:]
-        bodies = read_each(self.filesystem, [summary_path(self.root, night) for night in nights])
-        found = (_summary(bodies.get(summary_path(self.root, night))) for night in nights)
-        return [summary for summary in found if summary]
-
-    def summary(self, night: str) -> Summary | None:
-        path = summary_path(self.root, night)
-        return _summary(read_each(self.filesystem, [path]).get(path))
-
     def open_faults(self, spark: SparkSession, night: str) -> DataFrame | None:
         """Return the faults that were open after the last judged night before ``night``; None when there are none.
 
@@ -144,7 +112,7 @@ class Results:
             BadCommit: that night's tables are of a newer release.
         """
         for summary in reversed(self.summaries(before=night)):
-            if summary.verdict is Verdict.UNJUDGED:
+            if not judged(summary):
                 continue
             commit = committed(self.filesystem, self.root, [summary.night])
             faults = commit.get(summary.night, {}).get("faults")
@@ -166,7 +134,7 @@ class Results:
     def judged_after(self, night: str) -> list[str]:
         """Return the nights after ``night`` with a verdict: their history follows the earlier verdict of ``night``."""
         later = [self.summary(one) for one in self.nights() if one > night]
-        return [one.night for one in later if one and one.verdict is not Verdict.UNJUDGED]
+        return [one.night for one in later if one and judged(one)]
 
     def remove_before(self, night: str, keep: int) -> list[str]:
         """Remove nights that are ``keep`` days or more before ``night``; return their dates.
@@ -237,13 +205,6 @@ class Results:
         """Return the files that these nights' commits name."""
         commits = committed(self.filesystem, self.root, nights)
         return {file.path for table in STORED for file in nights_by_file(commits, table)}
-
-
-def _summary(body: bytes | None) -> Summary | None:
-    try:
-        return decode_summary(body) if body is not None else None
-    except (ValueError, TypeError):
-        return None
 
 
 def _checksum_of(path: str) -> str:

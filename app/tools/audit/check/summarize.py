@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
-from urllib.parse import urlsplit, urlunsplit
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
@@ -32,7 +31,7 @@ from app.tools.audit.check.evidence_rows import is_service
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import FEW_ROWS
 from app.tools.audit.check.suppressions import is_suppressed
-from app.tools.audit.format.file_systems import is_local, open_root
+from app.tools.audit.format.file_systems import place
 from app.tools.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.tools.audit.format.layout import Night
 from app.tools.audit.report.wording import BY_SEVERITY
@@ -125,15 +124,6 @@ def _suppressed(findings: DataFrame) -> dict[str, int]:
     """Return the suppressed findings by class, which are in no group."""
     counted = findings.where(is_suppressed()).groupBy("finding_class").count().orderBy("finding_class")
     return {row["finding_class"]: row["count"] for row in counted.collect()}
-
-
-def place(uri: str) -> str:
-    """Return a folder as a command takes it: the whole path on this machine, or the URI without credentials."""
-    parts = urlsplit(uri)
-    if parts.netloc:
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
-    filesystem, root = open_root(uri)
-    return root if is_local(filesystem) else uri
 
 
 def _rows(frame: DataFrame) -> list[dict[str, Any]]:
@@ -298,7 +288,9 @@ def verdict_line(summary: Summary) -> str:
     size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
     if not summary.findings:
         return f"agreed: {size}{late}; night {summary.night}"
-    counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())
+    # First the class that replication cannot see: a single one would be overlooked behind many others.
+    ordered = sorted(summary.findings.items(), key=lambda one: one[0] != FindingClass.SILENT_CORRUPTION)
+    counts = ", ".join(f"{count:,} {name}" for name, count in ordered)
     if summary.sampled:
         counts = f"at least {counts}"
     oldest = summary.examples[0]["first_seen"]

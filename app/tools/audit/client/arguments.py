@@ -7,6 +7,7 @@ from datetime import date
 KEEP_DAYS_MAX = 100_000
 ALERT_FORMATS = ("json", "slack", "alertmanager", "text")
 CLUSTER_CHARS_MAX = 100
+_RUN = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 
 
@@ -25,6 +26,13 @@ def night_argument(text: str) -> str:
         date.fromisoformat(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-11-21") from None
+    return text
+
+
+def run_argument(text: str) -> str:
+    """Return the name of a run of a dump, as it was given; for argparse."""
+    if not _RUN.fullmatch(text):
+        raise argparse.ArgumentTypeError("a run should have 1 to 64 letters, digits, dots, dashes or underscores")
     return text
 
 

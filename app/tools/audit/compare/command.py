@@ -85,6 +85,8 @@ def run(options: argparse.Namespace) -> int:
         return DIFFERENT
     if failed < len(pairs) and not options.json:
         sys.stdout.write(f"{tally.text()}\n")
+    for text in reading.left_out:
+        _say(f"not compared: {text}")
     for note in reading.notes[:NOTES_MAX]:
         _say(note)
     if (more := len(reading.notes) - NOTES_MAX) > 0:
@@ -127,6 +129,7 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
     from app.tools.audit.client.access import parse_member
     from app.tools.audit.compare.compare import compare, lasting
     from app.tools.audit.compare.input import CannotCompare, sides_of_night
+    from app.tools.audit.compare.services import scope_of
     from app.tools.audit.format.layout import NoDump, read_night
     from app.tools.audit.format.manifest import ROUNDS
 
@@ -146,7 +149,9 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
     pairs = sides_of_night(options.dumps, night, a, b, reading)
     if len(pairs) < len(night.rounds):
         _say("both members were dumped in only one round, so it is unknown which differences last")
-    rounds = [compare(*pair) for pair in pairs[-ROUNDS:]]
+    scope = scope_of(*(side.facts for side in pairs[-1]), is_filtered=reading.is_filtered)
+    reading.left_out.update(dict.fromkeys(scope.left_out))
+    rounds = [compare(*pair, is_filtered=reading.is_filtered) for pair in pairs[-ROUNDS:]]
     return a, b, lasting(*rounds) if len(rounds) == ROUNDS else rounds[0]
 
 

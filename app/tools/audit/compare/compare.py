@@ -1,8 +1,9 @@
 """The differences of two members, from their rows, in one process and bounded memory.
 
-Values decide, as in the nightly check: a difference is shown with its versions, and different versions alone are no
-difference. Fields about the member itself (the age of a beat, the client kind) are not compared; nor is a service
-without instances that only one member has, as each member forgets such a service at its own time.
+The classes are those of the nightly check, as far as two members can differ in them: STALE, and one address in services
+of two groups, concern each member alone. Values that differ under one version are shown by their own classes, with
+these versions. Fields about the member itself (the age of a beat, the client kind) are not
+compared.
 
 Memory: about 300 bytes for each service of both members together, and the rows of at most ``SLICE_ROWS_MAX`` in
 services that differ, or of one service when it alone has more. A dump's order does not matter; the rows are read
@@ -20,6 +21,17 @@ from typing import Any
 import orjson
 
 from app.rows.rows import Layer, RowKind
+from app.tools.audit.compare.services import (
+    NO_FACTS,
+    ComparedParts,
+    Facts,
+    Told,
+    fields_of,
+    membership,
+    of_others,
+    of_service,
+    scope_of,
+)
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.manifest import ROUNDS
 
@@ -36,6 +48,8 @@ _COMPARED = (
     (FindingClass.WEIGHT, "weight"),
 )
 _DIGEST_BYTES = 16
+NO_SERVICE: ServiceKey = ("", "")
+_KINDS = {FindingClass.RECORD: RowKind.RECORD, FindingClass.CLIENT: RowKind.CLIENT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +58,12 @@ class Side:
 
     address: str
     rows: Callable[[], Iterable[Row]]
+    facts: Facts = NO_FACTS
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference in an instance, or of class OWNER in a service: then the instance's fields are empty or None.
+    """A difference in an instance; or in a service, a record or a client: then the instance's fields are empty or None.
 
     ``a`` and ``b`` are the members' values, as text; ``lasting`` is None when there was one round only.
     """
@@ -65,12 +80,14 @@ class Difference:
     a_version: str | None
     b_version: str | None
     lasting: bool | None = None
+    name: str = ""
+    """The record or client that differs; empty for all else."""
 
     @property
-    def key(self) -> tuple[str, str, str, str, int, bool, str]:
+    def key(self) -> tuple[str, str, str, str, int, bool, str, str]:
         """The sort key: the service and instance that differ, and the class."""
         instance = (self.cluster, self.ip, self.port or 0, bool(self.ephemeral))
-        return (self.namespace, self.service, *instance, self.finding_class.value)
+        return (self.namespace, self.service, *instance, self.finding_class.value, self.name)
 
 
 def is_seen(row: Row) -> bool:
@@ -79,31 +96,54 @@ def is_seen(row: Row) -> bool:
     return layer != Layer.DATUM
 
 
-def compare(a: Side, b: Side, slice_rows_max: int = SLICE_ROWS_MAX) -> Iterator[Difference]:
-    """Yield the differences of two members, by namespace, service and instance."""
-    for services in _slices(*_differing(a, b), slice_rows_max):
+def compare(
+    a: Side, b: Side, slice_rows_max: int = SLICE_ROWS_MAX, *, is_filtered: bool = False
+) -> Iterator[Difference]:
+    """Yield the differences of two members, by namespace, service and instance.
+
+    ``is_filtered``: the rows are those of one service or namespace.
+    """
+    scope = scope_of(a.facts, b.facts, is_filtered=is_filtered)
+    if not is_filtered:
+        yield from (_difference(NO_SERVICE, one) for one in membership(a.facts, b.facts))
+    for services in _slices(*_differing(a, b, scope), slice_rows_max):
         held_a, held_b = _rows_of(a, services), _rows_of(b, services)
         for key in services:
-            found = [*_owner(key, held_a[key], held_b[key]), *_instances(key, a, b, held_a[key], held_b[key])]
-            yield from sorted(found, key=lambda one: one.key)
+            yield from sorted(_of_service(key, a, b, held_a[key], held_b[key], scope), key=lambda one: one.key)
 
 
-def _differing(a: Side, b: Side) -> tuple[list[ServiceKey], dict[ServiceKey, int]]:
+def _of_service(
+    key: ServiceKey, a: Side, b: Side, rows_a: list[Row], rows_b: list[Row], scope: ComparedParts
+) -> list[Difference]:
+    """Return the differences in the rows of one service; of records and clients for the key without a service."""
+    found = [*_owner(key, rows_a, rows_b), *_instances(key, a, b, rows_a, rows_b)]
+    told = [*of_service(rows_a, rows_b, scope, others_differ=bool(found)), *of_others(rows_a, rows_b)]
+    return found + [_difference(key, one) for one in told if scope.takes(_KINDS.get(one[0], ""))]
+
+
+def _difference(key: ServiceKey, told: Told) -> Difference:
+    finding_class, name, text_a, text_b, version_a, version_b = told
+    return Difference(finding_class, *key, "", "", None, None, text_a, text_b, version_a, version_b, name=name)
+
+
+def _differing(a: Side, b: Side, scope: ComparedParts) -> tuple[list[ServiceKey], dict[ServiceKey, int]]:
     """Return the services that differ, in order, and the number of rows of each."""
     balance: dict[ServiceKey, int] = {}
     counts: dict[ServiceKey, int] = {}
     for side, sign in ((a, 1), (b, -1)):
         for row in side.rows():
+            if not scope.takes(row["kind"]):
+                continue
             key = (row["namespace"], row["service"])
             # A sum, so that the order of the rows does not matter.
-            balance[key] = balance.get(key, 0) + sign * _digest(row)
+            balance[key] = balance.get(key, 0) + sign * _digest(row, scope)
             counts[key] = counts.get(key, 0) + 1
     return sorted(key for key, rest in balance.items() if rest), counts
 
 
-def _digest(row: Row) -> int:
-    if row["kind"] == RowKind.SERVICE:
-        fields: list[Any] = [row.get("owner")]
+def _digest(row: Row, scope: ComparedParts) -> int:
+    if row["kind"] != RowKind.INSTANCE:
+        fields = [row["kind"], *fields_of(row, scope)]
     else:
         fields = [
             row.get("layer", Layer.BOTH),
@@ -173,10 +213,11 @@ def _instances(key: ServiceKey, a: Side, b: Side, rows_a: list[Row], rows_b: lis
         drift_a, drift_b = map(_drift, rows)
         if drift_a != drift_b:
             found.append((FindingClass.DRIFT, drift_a, drift_b))
-        versions = [next((row.get("version") for row in side), None) for side in (seen_a, seen_b)]
+        version_a, version_b = (next((row.get("version") for row in side), None) for side in (seen_a, seen_b))
         cluster, ip, port, ephemeral = instance
         for finding_class, text_a, text_b in found:
-            yield Difference(finding_class, *key, cluster, ip, port, ephemeral, text_a, text_b, *versions)
+            where = (*key, cluster, ip, port, ephemeral)
+            yield Difference(finding_class, *where, text_a, text_b, version_a, version_b)
 
 
 def _by_instance(rows: list[Row]) -> dict[InstanceKey, list[Row]]:

@@ -13,12 +13,14 @@ import orjson
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.rows.rows import RowKind
 from app.tools.audit.compare.compare import Row, Side
+from app.tools.audit.compare.services import Facts
 from app.tools.audit.format.file_systems import open_root
 from app.tools.audit.format.layout import Night, Round
 from app.tools.audit.format.manifest import DumpState, Part
 
 PIECE_BYTES = 1 << 20
 LINE_BYTES_MAX = 1 << 24
+NO_PYARROW = "the dump is in Parquet, and this Python has no package pyarrow: pip install 'rollcall-registry[audit]'"
 
 _TEXTS = ("namespace", "service", "cluster", "ip")
 _TRUTHS = ("ephemeral", "healthy", "enabled")
@@ -40,6 +42,8 @@ class Reading:
     has_rows: bool = False
     """True once a row of this service and namespace was read."""
     notes: list[str] = field(default_factory=list)
+    left_out: dict[str, None] = field(default_factory=dict)
+    """Texts that say which classes are not compared between some of the members, and why; in order."""
 
     @classmethod
     def of(cls, service: str | None, namespace: str | None) -> "Reading":
@@ -64,9 +68,17 @@ class Reading:
             yield from map(parse_row, _lines(packed, where, self.service))
 
     def _parquet_rows(self, raw: IO[bytes]) -> Iterator[Row | None]:
-        from app.tools.audit.format.columns import rows_of_parquet  # which imports pyarrow
+        try:
+            from app.tools.audit.format.columns import rows_of_parquet  # which imports pyarrow
+        except ImportError:
+            raise CannotCompare(NO_PYARROW) from None
 
         return map(valid_row, rows_of_parquet(raw, self.service))
+
+    @property
+    def is_filtered(self) -> bool:
+        """True if only one service or namespace is compared."""
+        return self.service is not None or self.namespace is not None
 
     def _takes(self, row: Row) -> bool:
         return self.service in (None, row["service"]) and self.namespace in (None, row["namespace"])
@@ -81,7 +93,7 @@ def parse_row(line: bytes) -> dict[str, Any] | None:
 
 
 def valid_row(value: object) -> dict[str, Any] | None:
-    """Return the row of an instance or service; an empty one for another kind; None for no row or an incomplete one."""
+    """Return the row of a known kind; an empty one for another kind; None for no row or an incomplete one."""
     row: dict[str, Any] = value if isinstance(value, dict) else {}
     match row:
         case {"kind": RowKind.INSTANCE.value, "port": int(), "weight": int() | float(), "metadata": dict()}:
@@ -89,7 +101,12 @@ def valid_row(value: object) -> dict[str, Any] | None:
             return row if whole and all(isinstance(row.get(name), bool) for name in _TRUTHS) else None
         case {"kind": RowKind.SERVICE.value, "namespace": str(), "service": str()}:
             return row
-        case {"kind": RowKind.INSTANCE.value | RowKind.SERVICE.value}:
+        case {"kind": RowKind.RECORD.value, "name": str(), "value": str()} | {
+            "kind": RowKind.CLIENT.value,
+            "name": str(),
+        }:
+            return {**row, "namespace": "", "service": ""}
+        case {"kind": RowKind.INSTANCE.value | RowKind.SERVICE.value | RowKind.RECORD.value | RowKind.CLIENT.value}:
             return None
         case {"kind": str()}:
             return {}
@@ -140,7 +157,7 @@ def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side
             with _opened(filesystem, path) as raw:
                 yield from reading.rows(raw, path)
 
-    return Side(address, rows)
+    return Side(address, rows, Facts(member.kind, frozenset(member.tells), tuple(member.members)))
 
 
 @contextlib.contextmanager
@@ -189,11 +206,11 @@ def spool_writer(spool: IO[bytes]) -> gzip.GzipFile:
     return gzip.GzipFile(fileobj=spool, mode="wb", compresslevel=1, mtime=0)
 
 
-def side_of_spool(address: str, spool: IO[bytes], reading: Reading) -> Side:
+def side_of_spool(address: str, spool: IO[bytes], reading: Reading, facts: Facts) -> Side:
     """Return the side of a member whose lines are in ``spool``; each reading starts at its beginning."""
 
     def rows() -> Iterator[Row]:
         spool.seek(0)
         yield from reading.rows(spool, address)
 
-    return Side(address, rows)
+    return Side(address, rows, facts)

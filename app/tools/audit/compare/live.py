@@ -16,8 +16,10 @@ from app.tools.audit.client.access import Access, access_of, client_config, pars
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
 from app.tools.audit.compare.compare import Difference, Side, compare, lasting
 from app.tools.audit.compare.input import CannotCompare, Reading, side_of_spool, spool_writer
+from app.tools.audit.compare.services import Facts, scope_of
 from app.tools.audit.dump.collect import listed_members
 from app.tools.audit.dump.sources import take
+from app.tools.audit.format.manifest import MemberDump
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,9 @@ def live_differences(
     a, b = (side.address for side in first)
     if a == b:
         raise CannotCompare(f"both are {a}; two members are needed")
-    differences = compare(*first)
+    scope = scope_of(*(side.facts for side in first), is_filtered=reading.is_filtered)
+    reading.left_out.update(dict.fromkeys(scope.left_out))
+    differences = compare(*first, is_filtered=reading.is_filtered)
     one = next(differences, None)
     if one is None:
         return a, b, differences
@@ -79,7 +83,11 @@ def live_differences(
         return a, b, chain([one], differences)
     time.sleep(options.gap)
     second = _taken(asked, reading, stack)
-    return a, b, lasting(compare(*first), compare(*second))
+    return (
+        a,
+        b,
+        lasting(compare(*first, is_filtered=reading.is_filtered), compare(*second, is_filtered=reading.is_filtered)),
+    )
 
 
 def _asked(text: str, options: Namespace) -> Asked:
@@ -96,15 +104,20 @@ def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitS
             futures.append((one, spool, pool.submit(_take, one, spool, stop)))
         try:
             # Other members name an owner by the address that it gives itself.
-            a, b = (side_of_spool(future.result() or one.address, spool, reading) for one, spool, future in futures)
+            a, b = (_side(one, spool, future.result(), reading) for one, spool, future in futures)
         except BaseException:
             stop.set()
             raise
     return a, b
 
 
-def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
-    """Write the member's rows to the spool; return the address that the member gives itself, empty when it gives none.
+def _side(asked: Asked, spool: IO[bytes], taken: MemberDump, reading: Reading) -> Side:
+    facts = Facts(taken.kind, frozenset(taken.tells), tuple(taken.members))
+    return side_of_spool(taken.address or asked.address, spool, reading, facts)
+
+
+def _take(asked: Asked, spool: IO[bytes], stop: Event) -> MemberDump:
+    """Write the member's rows to the spool; return all else of its dump, whose address is empty if it gives none.
 
     Raises:
         CannotCompare: the member did not answer, or its rows cannot be kept.
@@ -114,7 +127,7 @@ def _take(asked: Asked, spool: IO[bytes], stop: Event) -> str:
         while True:
             try:
                 with spool_writer(spool) as writer:
-                    return take(client, asked.namespaces, lambda line, _row: writer.write(line)).address
+                    return take(client, asked.namespaces, lambda line, _row: writer.write(line))
             except CallError as error:
                 if not patience.try_again(error):
                     raise CannotCompare(f"{asked.address} did not answer: {error}") from None

@@ -32,6 +32,8 @@ def json_line(difference: Difference, a: str, b: str) -> str:
         "a": {"member": a, "value": difference.a, "version": difference.a_version},
         "b": {"member": b, "value": difference.b, "version": difference.b_version},
     }
+    if difference.name:
+        value["name"] = difference.name
     return any_json_line(value)
 
 
@@ -48,7 +50,8 @@ class Tally:
         for one in differences:
             self.by_class[one.finding_class.value] += 1
             self.late += one.lasting is False
-            self.services.add((one.namespace, one.service))
+            if one.service:
+                self.services.add((one.namespace, one.service))
             yield one
 
     @property
@@ -64,7 +67,8 @@ class Tally:
             return "no difference"
         classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
         late = f"; {self.late} of them not the same in both rounds" if self.late else ""
-        return f"{_number(self.total, 'difference')} in {_number(len(self.services), 'service')}: {classes}{late}"
+        where = f" in {_number(len(self.services), 'service')}" if self.services else ""
+        return f"{_number(self.total, 'difference')}{where}: {classes}{late}"
 
 
 def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
@@ -117,8 +121,8 @@ def _cells(one: Difference) -> list[str]:
     host = f"[{one.ip}]" if ":" in one.ip else one.ip
     return [
         one.finding_class.value + late,
-        f"{one.namespace}/{one.service}",
-        f"{host}:{one.port}#{one.cluster}{kind}" if one.ip else "",
+        f"{one.namespace}/{one.service}" if one.service else "",
+        f"{host}:{one.port}#{one.cluster}{kind}" if one.ip else one.name,
         one.a,
         one.b,
         one.a_version or "",

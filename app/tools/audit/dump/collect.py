@@ -83,6 +83,8 @@ class Plan:
     gap_s: float
     namespaces: tuple[str, ...]
     format: PartFormat = PartFormat.JSON
+    run: str | None = None
+    """The name of the run in its manifests; None for a random one."""
 
 
 @dataclass(slots=True)
@@ -126,7 +128,7 @@ def take_dump(plan: Plan, store: Store, progress: ProgressBar) -> Dumped:
     Raises:
         StoreError: the dump cannot be written.
     """
-    run = secrets.token_hex(8)
+    run = plan.run or secrets.token_hex(8)
     dumped = Dumped()
     known: dict[str, str] = {}
     due_s = time.monotonic()

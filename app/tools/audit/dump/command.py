@@ -14,7 +14,7 @@ from app.tools.audit.client.access import (
     members_of,
     names_of,
 )
-from app.tools.audit.client.arguments import days_argument, night_argument
+from app.tools.audit.client.arguments import days_argument, night_argument, run_argument
 from app.tools.audit.format.part_format import PartFormat, has_parquet
 from app.tools.printable import json_text
 
@@ -51,6 +51,9 @@ def add_to(subparsers: Any) -> None:
         "--date", metavar="YYYY-MM-DD", type=night_argument, help="the night that it belongs to (today, UTC)"
     )
     parser.add_argument(
+        "--run", dest="run_id", type=run_argument, metavar="ID", help="name of this run in its manifests (random)"
+    )
+    parser.add_argument(
         "--format",
         choices=[one.value for one in PartFormat],
         help="format of the files: parquet, or json without the package pyarrow",
@@ -79,7 +82,9 @@ def run(options: argparse.Namespace) -> int:
                 addresses = listed_members(url_address, access)
             except CallError as error:
                 raise AccessError(f"no member list of {url_address}: {error}") from None
-        plan = Plan(addresses, night, access, options.gap, names_of(options.namespaces), _format(options))
+        plan = Plan(
+            addresses, night, access, options.gap, names_of(options.namespaces), _format(options), options.run_id
+        )
         with closing(ProgressBar(sys.stderr, options.progress)) as bar:
             dumped = take_dump(plan, store, bar)
         _tell(options, plan, store, dumped)

@@ -71,6 +71,11 @@ def take_service(client: MemberClient, namespace: str, service: str, emit: Emit)
     return _take_ours(client, emit, {"namespaceId": namespace, "serviceName": service})
 
 
+def take_all(client: MemberClient, emit: Emit) -> MemberDump | None:
+    """Give all rows of a Rollcall member to ``emit``, as ``take`` does; None for another kind."""
+    return _take_ours(client, emit)
+
+
 @dataclass(slots=True)
 class _Counted:
     """Counts the rows of services and of instances on their way to ``emit``, and adds each service's settings."""

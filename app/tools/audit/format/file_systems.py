@@ -1,8 +1,10 @@
 """Finding, testing and writing the audit's files on any file system of fsspec."""
 
+import contextlib
 import os
 import re
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import fsspec
 
@@ -26,6 +28,15 @@ def _protocols(filesystem: Any) -> set[str]:
     return {protocol} if isinstance(protocol, str) else set(protocol)
 
 
+def place(uri: str) -> str:
+    """Return a folder as a command takes it: the whole path on this machine, or the URI without credentials."""
+    parts = urlsplit(uri)
+    if parts.netloc:
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+    filesystem, root = open_root(uri)
+    return root if is_local(filesystem) else uri
+
+
 def check_writable(filesystem: Any, folder: str) -> None:
     """Make a folder, and write and remove an empty file in it: a missing right shows here, before minutes of work."""
     probe = f"{folder}/.write-test-{os.getpid()}"
@@ -41,15 +52,37 @@ def write_whole(filesystem: Any, path: str, body: bytes) -> None:
         return
     folder, _, name = path.rpartition("/")
     unfinished = f"{folder}/.{name}.unfinished"
-    with filesystem.open(unfinished, "wb") as file:
-        file.write(body)
+    try:
+        with filesystem.open(unfinished, "wb") as file:
+            file.write(body)
+            if is_local(filesystem):
+                file.flush()
+                os.fsync(file.fileno())
         if is_local(filesystem):
-            file.flush()
+            os.replace(unfinished, path)
+        else:
+            filesystem.mv(unfinished, path)
+    except BaseException:
+        with contextlib.suppress(Exception):  # the failure of the write is the one to report
+            filesystem.rm_file(unfinished)
+        raise
+
+
+def overwrite(path: str, body: bytes) -> bool:
+    """Write over a local file in its place, which a full disk allows; return whether the file now is ``body``.
+
+    Nothing is written if there is no such file, or if it is shorter than ``body``.
+    """
+    try:
+        with open(path, "r+b", buffering=0) as file:
+            if os.fstat(file.fileno()).st_size < len(body):
+                return False
+            written = file.write(body)
+            file.truncate(len(body))
             os.fsync(file.fileno())
-    if is_local(filesystem):
-        os.replace(unfinished, path)
-    else:
-        filesystem.mv(unfinished, path)
+            return written == len(body)
+    except OSError:
+        return False
 
 
 def dated_folders(filesystem: Any, parent: str, key: str) -> list[str]:

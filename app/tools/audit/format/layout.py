@@ -70,8 +70,10 @@ def nights(uri: str) -> list[str]:
     return dated_folders(*open_root(uri), "dump_date")
 
 
-def read_night(uri: str, date: str | None = None) -> Night:
+def read_night(uri: str, date: str | None = None, run: str | None = None) -> Night:
     """Return the latest complete run of a night; of the last night under the root when ``date`` is None.
+
+    ``run``: return this run and no other.
 
     Raises:
         NoDump: there is no such night, or no run of it is complete; the text names the runs that are cut off.
@@ -89,11 +91,15 @@ def read_night(uri: str, date: str | None = None) -> Night:
     runs: dict[str, list[Round]] = {}
     for one in rounds:
         runs.setdefault(one.manifest.run, []).append(one)
-    complete = {run: found for run, found in runs.items() if _is_complete(found)}
-    for run, found in runs.items():
-        if run not in complete:
+    complete = {name: found for name, found in runs.items() if _is_complete(found)}
+    for name, found in runs.items():
+        if name not in complete:
             numbers = ", ".join(str(one.manifest.round) for one in found)
-            notes.append(f"run {run} is incomplete: only round {numbers} of {found[0].manifest.rounds}")
+            notes.append(f"run {name} is incomplete: only round {numbers} of {found[0].manifest.rounds}")
+    if run is not None:
+        if run not in complete:
+            raise NoDump("; ".join([f"no complete dump of the night {date} by the run {run} under {uri}", *notes]))
+        return Night(date, complete[run], notes)
     if not complete:
         raise NoDump("; ".join([f"no complete dump of the night {date} under {uri}", *notes]))
     latest = max(complete.values(), key=lambda found: found[-1].manifest.taken_at)

@@ -1,4 +1,4 @@
-"""``rollcall heal``: bring the members of a cluster together on one service, by their own rules.
+"""``rollcall heal``: bring the members of a cluster together on services, by their own rules.
 
 Exit codes: 0 they agree, 1 they still differ or one did not answer, 2 it could not be done, with the reason on stderr.
 """
@@ -16,9 +16,9 @@ from app.tools.audit.client.access import (
     add_member_options,
     duration_s,
     members_of,
-    namespace_of,
     positive_duration_s,
 )
+from app.tools.audit.report.night_options import add_night_options
 from app.tools.printable import json_line, printable, write_note
 
 if TYPE_CHECKING:
@@ -33,12 +33,20 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "heal",
-        help="bring Rollcall members together on one service",
-        description="Show the state of one service at each member and the right state by the rules, have the members "
-        "exchange it, and check again.  The members only write by their own rules. Exit code 0: they agree; 1: "
-        "they still differ, or one did not answer; 2: the heal failed.",
+        help="bring Rollcall members together on services",
+        description="Show the state of a service at each member and the right state by the rules, have the members "
+        "exchange it, and check again; of many services, or of all with findings of a night, the outcome of each. The "
+        "members only write by their own rules. Exit code 0: they agree; 1: they still differ, or one did not answer; "
+        "2: the heal failed.",
     )
-    parser.add_argument("--service", metavar="NAME", required=True, help="group@@name, or a name in DEFAULT_GROUP")
+    parser.add_argument(
+        "--service",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="group@@name, or a name in DEFAULT_GROUP; may be given several times",
+    )
+    add_night_options(parser)
     parser.add_argument("--namespace", metavar="NAMESPACE", help="its namespace (public)")
     add_member_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show the state of each member and the right state")
@@ -57,26 +65,29 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="the time within which they must agree (30s)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object a line")
+    parser.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show a bar (of many services, on a terminal)"
+    )
     add_access_options(parser)
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Heal one service, print what was seen before and after, and return the exit code."""
-    from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
+    """Heal services, print what was seen before and after, and return the exit code."""
     from app.tools.audit.client.http_client import CallError
     from app.tools.audit.dump.collect import listed_members
     from app.tools.audit.heal.healing import CannotHeal, Healing
-    from app.tools.audit.heal.reading import Wanted
+    from app.tools.audit.heal.many_command import heal_many, wanted_services
 
     stop = Event()
     try:
         access, addresses, url_address = members_of(options)
+        wanted = wanted_services(options)
         if url_address:
             addresses = listed_members(url_address, access)
-        service = compose_service_name(options.service, DEFAULT_GROUP)
-        healing = Healing(addresses, access, Wanted(namespace_of(options), service), stop)
-        return _heal(options, healing, stop)
+        if len(wanted) == 1 and options.service:
+            return _heal(options, Healing(addresses, access, wanted[0], stop), stop)
+        return heal_many(options, addresses, access, wanted, stop)
     except CallError as error:
         return _could_not(f"no member list of {options.from_cluster}: {error}")
     except (AccessError, CannotHeal) as error:

@@ -73,7 +73,7 @@ class Healing:
             self._addresses, lambda address: read_member(address, self._access, self._wanted, self._stop)
         )
         held = {address: one for address, one in answers.items() if isinstance(one, Held)}
-        _refuse_others(answers)
+        refuse_others(answers)
         absent = {address: one.reason for address, one in answers.items() if isinstance(one, NoAnswer)}
         if len(held) < 2:
             reasons = "; ".join(f"{address}: {reason}" for address, reason in absent.items())
@@ -141,7 +141,7 @@ class Healing:
                 raise
 
 
-def _refuse_others(answers: Mapping[str, Answered]) -> None:
+def refuse_others(answers: Mapping[str, Answered]) -> None:
     """Refuse members of another kind, which take no part in an exchange.
 
     Raises:

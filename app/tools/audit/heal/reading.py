@@ -1,22 +1,24 @@
 """One running member's state of a service, and the call that has it exchange the service with the others."""
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from threading import Event
-from typing import Any
+from typing import Any, Self
 
 from app.rows.rows import RowKind
 from app.tools.audit.client.access import Access
-from app.tools.audit.client.http_client import CallError, MemberClient, Patience
+from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Unusable
 from app.tools.audit.compare.input import valid_row
 from app.tools.audit.dump.nacos import read_nodes
-from app.tools.audit.dump.sources import take_service
-from app.tools.audit.format.manifest import Seen
+from app.tools.audit.dump.sources import take_all, take_service
+from app.tools.audit.format.manifest import MemberDump, Seen
 
 HEAL_PATH = "/v1/ns/operator/heal"
 ROWS_MAX = 500_000
 """The most rows of one member; all rows of a service are held at once."""
+ONE_BY_ONE_MAX = 20
+"""The number of services up to which a member is asked for each; one dump of all costs it less than more calls."""
 _SETTINGS = ("metadata", "protect_threshold", "selector", "clusters")
 
 InstanceKey = tuple[str, str, int, bool]
@@ -94,14 +96,59 @@ def read_member(asked: str, access: Access, wanted: Wanted, stop: Event) -> Answ
                     return NoAnswer(str(error))
 
 
-def _read(client: MemberClient, wanted: Wanted) -> Answered:
+def read_services(
+    asked: str, access: Access, wanted: Collection[Wanted], stop: Event
+) -> "dict[Wanted, Held] | NoAnswer | OtherKind":
+    """Ask a member for its state of many services: one by one if they are few, else by one dump of all."""
+    patience = Patience(access.retries, stop)
+    with contextlib.closing(MemberClient(asked, access, patience)) as client:
+        while True:
+            try:
+                return _read_many(client, wanted)
+            except CallError as error:
+                if not patience.try_again(error):
+                    return NoAnswer(str(error))
+
+
+def _read_many(client: MemberClient, wanted: Collection[Wanted]) -> "dict[Wanted, Held] | OtherKind":
+    found: dict[Wanted, Held] = {}
+    if len(wanted) <= ONE_BY_ONE_MAX:
+        for one in wanted:
+            answer = _read(client, one)
+            if isinstance(answer, OtherKind):
+                return answer
+            found[one] = answer
+        return found
+    rows = {(one.namespace, one.service): _Rows(one) for one in wanted}
+    budget = ROWS_MAX
+
+    def keep(line: bytes, given: Mapping[str, Any]) -> None:
+        nonlocal budget
+        kept = rows.get((str(given.get("namespace")), str(given.get("service"))))
+        if kept is not None:
+            budget -= 1
+            if budget < 0:
+                raise Unusable(f"it has over {ROWS_MAX} rows of these services, more than this command compares")
+            kept.take(line, given)
+
+    dumped = take_all(client, keep)
+    if dumped is None:
+        return _other_kind(client)
+    return {one: _held(client, dumped, rows[one.namespace, one.service]) for one in wanted}
+
+
+def _read(client: MemberClient, wanted: Wanted) -> Held | OtherKind:
     rows = _Rows(wanted)
     dumped = take_service(client, wanted.namespace, wanted.service, rows.take)
-    if dumped is None:
-        version = read_nodes(client).version
-        return OtherKind(
-            f"Nacos {version}" if version[:2] in ("1.", "2.", "3.") else f"another server {version}".strip()
-        )
+    return _other_kind(client) if dumped is None else _held(client, dumped, rows)
+
+
+def _other_kind(client: MemberClient) -> OtherKind:
+    version = read_nodes(client).version
+    return OtherKind(f"Nacos {version}" if version[:2] in ("1.", "2.", "3.") else f"another server {version}".strip())
+
+
+def _held(client: MemberClient, dumped: MemberDump, rows: "_Rows") -> Held:
     return Held(
         dumped.address or client.address,
         rows.service is not None,
@@ -180,14 +227,31 @@ def ask_to_heal(
     ``source``: the member from which it fetches the instances that it does not know. ``instances``: keys of durable
     instances that it may not know.
     """
-    parameters: dict[str, str | int] = {"namespaceId": wanted.namespace, "serviceName": wanted.service}
-    if source:
-        parameters["source"] = source
-    if instances:
-        parameters["instances"] = ",".join(instances)
-    with contextlib.closing(MemberClient(asked, access, Patience(access.retries, stop))) as client:
+    with MemberAsked(asked, access, stop) as member:
+        return member.heal(wanted, source, instances)
+
+
+class MemberAsked:
+    """A connection to a member, for several calls that have it exchange a service."""
+
+    def __init__(self, asked: str, access: Access, stop: Event) -> None:
+        self._client = MemberClient(asked, access, Patience(access.retries, stop))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def heal(self, wanted: Wanted, source: str, instances: tuple[str, ...]) -> str:
+        """Have the member exchange a service; return why it refused, empty if it began: see ``ask_to_heal``."""
+        parameters: dict[str, str | int] = {"namespaceId": wanted.namespace, "serviceName": wanted.service}
+        if source:
+            parameters["source"] = source
+        if instances:
+            parameters["instances"] = ",".join(instances)
         try:
-            client.post(HEAL_PATH, parameters)
+            self._client.post(HEAL_PATH, parameters)
         except CallError as error:
             return str(error)
-    return ""
+        return ""

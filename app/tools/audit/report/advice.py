@@ -12,18 +12,79 @@ from app.tools.audit.report.nights import last_judged
 
 ADDRESSES_MAX = 3
 _REASONS = (
-    (r"no (complete )?dump", "There is no complete dump of this night. The log of the dump says why; take it again."),
-    (r"only \d+ of \d+ members", "Too few members answered. Check that they run and can be reached from here."),
-    (r"compares at most \d+", "A check compares no more members than that: dump fewer of them into this folder."),
-    (r"has no package|Java", "The Python of the check lacks a package: install the extra audit, with its Java."),
     (
-        r"cannot write",
-        "Files cannot be written to the folder of the results: check its permissions and the free space on its disk.",
+        r"the dump (failed|took)",
+        "There is no dump of this run: the text above and the log of the dump say why. Take it again.",
+        True,
     ),
-    (r"Spark failed|the check failed", "The check itself failed; see its log. The dump may be sound."),
-    (r"ended by a signal", "The check was stopped, for example by a time-out. Give it more time or memory."),
+    (
+        r"no (complete )?dump",
+        "There is no complete dump of this night. The log of the dump says why; take it again.",
+        True,
+    ),
+    (
+        r"only \d+ of \d+ members.*: round \d+, \S+/part-",
+        "Files of the dump are damaged, so too little of it is left to compare. Check the disk on which the dumps are.",
+        True,
+    ),
+    (r"only \d+ of \d+ members", "Too few members answered. Check that they run and can be reached from here.", True),
+    (r"compares at most \d+", "A check compares no more members than that: dump fewer of them into this folder.", True),
+    (
+        r"has no package|PySpark is not installed",
+        "The Python of the check lacks a package: install the extra audit.",
+        False,
+    ),
+    (r"Java \d+ or newer", "Spark needs a Java: install the extra audit, with its Java.", False),
+    (
+        r"cannot write|cannot be written|cannot be made|No space left",
+        "Files cannot be written: check the permissions of the folder and the free space on its disk.",
+        False,
+    ),
+    (
+        r"temporary file|name one that does in the variable TMPDIR",
+        "Name a folder that can be written in TMPDIR.",
+        False,
+    ),
+    (r"ended by a signal", "The check was stopped, for example by a time-out. Give it more time or memory.", False),
+    (
+        r"Spark failed|Spark did not start|the check failed",
+        "The check itself failed; see its log. The dump may be sound.",
+        False,
+    ),
+    (r"suppress", "Correct the file of suppressions. The dump may be sound.", False),
 )
-"""Reasons of a night without a verdict, and what to do; the first one found in the text applies."""
+"""Reasons of a night without a verdict, what to do, and whether the dump must be taken again.
+
+The first reason found in the text applies.
+"""
+_OF_CLASSES = {
+    FindingClass.OWNER: (
+        "Members do not agree on the owner of a service. If they list the same members, that ends within 10 s; else "
+        "give all the same member list, and check that each reaches each. These services:"
+    ),
+    FindingClass.DRIFT: (
+        "A member of Nacos shows clients other data than it replicates: restart that member, which loads the data of "
+        "the others. These instances:"
+    ),
+    FindingClass.STALE: (
+        "The owner keeps instances that fell silent: its health check does not run. Check the switch "
+        "healthCheckEnabled (`rollcall switches`) and the log of that member, and restart it. These instances:"
+    ),
+    FindingClass.RECORD: (
+        "A switch, a namespace or a user differs. Members repair records within seconds; if the same one differs "
+        "tomorrow, write it again at any member, such as by setting the switch anew, so that it gets a new version. "
+        "These records:"
+    ),
+    FindingClass.CLIENT: (
+        "A gRPC client differs. Heal a service that it publishes; a copy that its own member does not know is removed "
+        "after three minutes. These clients:"
+    ),
+    FindingClass.DUPLICATE: (
+        "One address is registered twice. If that is a mistake, deregister one (`rollcall deregister`); if not, "
+        "suppress the finding (--suppressions), or ignore the class. These addresses:"
+    ),
+}
+"""The steps about classes that no heal ends; each comes with the command that lists its findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +109,18 @@ def steps_for(summary: Summary, earlier: Sequence[Summary]) -> list[Step]:
 
 
 def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
-    advice = next((text for pattern, text in _REASONS if re.search(pattern, summary.line)), "See the log of the check.")
+    found = next((found for found in _REASONS if re.search(found[0], summary.line)), None)
+    advice, is_sound = (found[1], not found[2]) if found else ("See the log of the check.", False)
     steps = [Step(advice)]
-    is_sound = advice.endswith("may be sound.") or "its Java" in advice or "more time" in advice
-    if last is None:
+    of = last or summary  # which knows the folders of its check, and with an earlier verdict the members, too
+    checked = shell.check(of, summary.night)
+    if checked is None:
         again = "check the night again" if is_sound else "take the dump again, and check it"
         return [*steps, Step(f"Then {again}. (No earlier night is known here whose folders this page could name.)")]
-    if not is_sound and (taken := shell.dump(last, summary.night)):
-        steps.append(Step("Take the dump again, of the members of the last night:", taken))
-    if checked := shell.check(last, summary.night):
-        steps.append(Step("Check the night again:", checked))
-    return steps
+    if not is_sound:
+        text = "Take the dump again, of the members of the last night:" if last else "Take the dump again:"
+        steps.append(Step(text, shell.dump(of, summary.night)))
+    return [*steps, Step("Check the night again:", checked)]
 
 
 def _on_members(summary: Summary) -> list[Step]:
@@ -70,8 +132,9 @@ def _on_members(summary: Summary) -> list[Step]:
         steps.append(
             Step(f"Check that {_listed(absent)} runs and can be reached from here. Then take the dump again:", again)
         )
-    elif damaged:
-        steps.append(Step(f"The dump of {_listed(damaged)} is damaged: check its disk. Take it again:", again))
+    if damaged:
+        text = f"The dump of {_listed(damaged)} is damaged: check the disk on which the dumps are. Take it again:"
+        steps.append(Step(text, None if absent else again))
     if (absent or damaged) and again and (checked := shell.check(summary, summary.night)):
         steps.append(Step("And check it:", checked))
     if summary.findings.get(FindingClass.MEMBERSHIP):
@@ -92,18 +155,25 @@ def _listed(addresses: Sequence[str]) -> str:
 
 def _on_services(summary: Summary) -> list[Step]:
     """Return the steps about the worst finding in a service, and about all findings of its kind."""
+    explained = _explained(summary)
     of_services = [one for one in summary.groups if one.get("lasting") and one.get("service")]
     if not of_services:
-        return []
+        return explained
     steps = []
     looked = ((one, shell.compare(summary, one)) for one in of_services)
     if found := next(((one, line) for one, line in looked if line), None):
         where = "the worst" if found[0] is of_services[0] else "this"
         steps.append(Step(f"Show what differs in {where} service (now, without --dumps and --date):", found[1]))
     steps += _healing(summary, of_services)
+    steps += explained
     if not steps:
         steps.append(Step("No command line is shown, because a name in it is shortened or has unprintable characters."))
     return steps
+
+
+def _explained(summary: Summary) -> list[Step]:
+    """Return a step for each class found that no heal ends, with the command that lists its findings."""
+    return [Step(text, shell.findings(summary, one)) for one, text in _OF_CLASSES.items() if summary.findings.get(one)]
 
 
 def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list[Step]:
@@ -117,6 +187,6 @@ def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list
         return []
     steps = [Step("Show what a heal would do to that service (without --dry-run, it does it):", healed[0])]
     if len(healed) > 1 and (all_of_them := shell.heal_all(summary)):
-        text = "Heal every service: this writes a file with one line for each; read it, then run it."
+        text = "Heal every service with such a finding, all in one gap (with --dry-run, it only shows them):"
         steps.append(Step(text, all_of_them, is_folded=True))
     return steps

@@ -102,40 +102,38 @@ def _service(of: Mapping[str, Any]) -> dict[str, object]:
 # --- all findings, of which the page has some --------------------------------------------------------------------
 
 
-def all_findings(summary: Summary) -> list[tuple[str, str]]:
-    """Return ways to see all findings of the night. Shape: tool, command line; empty if their folder is unknown."""
+def findings(summary: Summary, finding_class: str | None = None, *, json: bool = False) -> str | None:
+    """Return the command that prints the findings of the night, or those of a class: of its committed files alone."""
     if not summary.results:
+        return None
+    where: dict[str, object] = {"results": summary.results, "night": summary.night, "class": finding_class}
+    return command("rollcall", "findings", **where, json=json)
+
+
+def all_findings(summary: Summary) -> list[tuple[str, str]]:
+    """Return ways to see all findings of the night. Shape: tool, command line; empty if their folder is unknown.
+
+    Each reads what the night's commit names, and no file of a check that was cut off.
+    """
+    lines = findings(summary, json=True)
+    if lines is None:
         return []
-    lines = f"{summary.results}/findings_json/night={summary.night}"  # by night, also when its tables are of a month
-    if not lines.isprintable():
-        return []
-    files = f"{lines}/*.json".replace("'", "''")
     counted = "SELECT finding_class, service, member, count(*) AS findings, max(nights_open) AS nights"
-    sql = f"{counted} FROM read_json('{files}') WHERE lasting GROUP BY ALL ORDER BY findings DESC"
-    read = "from app.tools.audit.check.tables import read_table"
-    table = f"{read}; read_table(spark, {summary.results!r}, 'findings', [{summary.night!r}]).show()"
-    ways = [("DuckDB", shlex.join(["duckdb", "-c", sql])), ("PySpark", table)]
-    if "://" not in lines:
-        chosen = shlex.join(["jq", "-c", "select(.lasting)"])
-        ways.insert(1, ("jq", f"{chosen} {shlex.quote(lines)}/*.json"))
-    return ways
+    read = "read_json('/dev/stdin', format='newline_delimited')"
+    sql = f"{counted} FROM {read} WHERE lasting GROUP BY ALL ORDER BY findings DESC"
+    chosen = shlex.join(["jq", "-c", "select(.lasting)"])
+    table = "from app.tools.audit.check.tables import read_table"
+    return [
+        ("A table", str(findings(summary))),
+        ("jq", f"{lines} | {chosen}"),
+        ("DuckDB", f"{lines} | {shlex.join(['duckdb', '-c', sql])}"),
+        ("PySpark", f"{table}; read_table(spark, {summary.results!r}, 'findings', [{summary.night!r}]).show()"),
+    ]
 
 
 def heal_all(summary: Summary) -> str | None:
-    """Return the command that writes a file with one heal for each service with a finding that a heal can mend.
-
-    None if the findings are not on this machine. Names with control characters are left out of the file; jq quotes all
-    others, and as nothing sorts or cuts lines after it, a name stays inside its quotes.
-    """
+    """Return the command that heals each service with a finding that a heal can mend; None if no member can take it."""
     members = members_of(summary, dumped_only=True)
-    if not members or not summary.results or "://" in summary.results or not can_heal(summary):
+    if not members or not summary.results or not can_heal(summary):
         return None
-    if not (summary.results + members).isprintable() or "'" in members:
-        return None
-    classes = ", ".join(f'"{one.value}"' for one in HEALABLE)
-    wanted = f'select(.lasting and .service != "" and ([.finding_class] | inside([{classes}])))'
-    safe = 'select(.service + .namespace | test("[[:cntrl:]]") | not)'
-    line = r'"rollcall heal --service=" + (.service | @sh) + " --namespace=" + (.namespace | @sh) + " --members " + $m'
-    script = f"[inputs | {wanted} | {safe} | {{service, namespace}}] | unique[] | {line}"
-    folder = shlex.quote(f"{summary.results}/findings_json/night={summary.night}")
-    return f"jq -nr --arg m {shlex.quote(shlex.quote(members))} {shlex.quote(script)} {folder}/*.json > heal.sh"
+    return command("rollcall", "heal", results=summary.results, night=summary.night, members=members)

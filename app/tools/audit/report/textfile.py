@@ -1,10 +1,13 @@
 """Metrics of a night's check, as a file for the textfile collector of Prometheus's node exporter."""
 
+import contextlib
 from datetime import datetime
+from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
+from prometheus_client import CollectorRegistry, Gauge, generate_latest, write_to_textfile
 
 from app.rows.summary import Summary, Verdict
+from app.tools.audit.format.file_systems import overwrite
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.manifest import DumpState
 
@@ -15,10 +18,22 @@ def write(path: str, summary: Summary) -> None:
     A night that was not judged has no counts, as none is known: an alert on counts stays silent, an alert on the
     verdict fires. The exporter reads files whose name ends in ``.prom``.
 
+    On a full disk the file is written over in its place. If that fails, too, the earlier file is removed unless the
+    members agreed: it might say that they do, and an alert on metrics that are gone fires.
+
     Raises:
-        OSError: the file cannot be written; the earlier file is then still there.
+        OSError: the file cannot be written.
     """
-    write_to_textfile(path, registry_of(summary))
+    registry = registry_of(summary)
+    try:
+        write_to_textfile(path, registry)
+    except OSError:
+        if overwrite(path, generate_latest(registry)):
+            return
+        if summary.verdict is not Verdict.AGREED:
+            with contextlib.suppress(OSError):
+                Path(path).unlink()
+        raise
 
 
 def registry_of(summary: Summary) -> CollectorRegistry:

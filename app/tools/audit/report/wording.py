@@ -11,12 +11,12 @@ MEANINGS: dict[str, str] = {
     FindingClass.ABSENT_MEMBER: "The member did not answer in a round, or in both.",
     FindingClass.CORRUPT: "Rows are unreadable, or a file does not match its manifest.",
     FindingClass.MEMBERSHIP: "Two members list different members, or different states of them.",
+    FindingClass.SILENT_CORRUPTION: "Members have different values under one version, which replication notices late.",
     FindingClass.MISSING: "The owner, or most members, have the instance; the member lacks it.",
     FindingClass.EXTRA: "The member has an instance that the owner, or most of the members, lacks.",
     FindingClass.HEALTH: "Members differ on whether the instance is healthy.",
     FindingClass.ENABLED: "Members differ on whether the instance takes traffic.",
     FindingClass.DRIFT: "Inside one member, the replicated state and the clients' view differ.",
-    FindingClass.SILENT_CORRUPTION: "Members have different values under one version, which replication notices late.",
     FindingClass.WEIGHT: "Members differ on the weight of the instance.",
     FindingClass.METADATA: "Members differ on the metadata of the instance.",
     FindingClass.STALE: "The owner still has an instance that it has not heard of for too long.",
@@ -28,8 +28,9 @@ MEANINGS: dict[str, str] = {
     FindingClass.DUPLICATE: "One address is twice in a service, or in services of one name in several groups.",
     FindingClass.BEHIND: "The member has the same values under an earlier version, and stays behind.",
 }
-"""Each class's meaning, ordered by severity: whole members without a known state first, then instances that clients
-cannot find or cannot reach, their values, settings of services and clients, and versions last.
+"""Each class's meaning, ordered by severity: whole members without a known state first, then values that changed
+without a version, instances that clients cannot find or cannot reach, their values, settings of services and clients,
+and versions last.
 """
 BY_SEVERITY = tuple(FindingClass(name) for name in MEANINGS)
 UNKNOWN = frozenset({FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT})
@@ -113,6 +114,15 @@ def sick_members(summary: Summary) -> list[SickMember]:
     found = [(address, [row for row in rows if not _is_excused(row, summary)]) for address, rows in by_member.items()]
     ranked = sorted(((address, rows) for address, rows in found if rows), key=_rank)
     return [_in_words(address, rows) for address, rows in ranked]
+
+
+def corrupted_members(summary: Summary) -> list[str]:
+    """Return the members that hold values which changed without a new version: the finding that replication cannot see.
+
+    It is named before any count, among which a single one would be overlooked.
+    """
+    rows = [row for row in summary.by_member if row.get("finding_class") == FindingClass.SILENT_CORRUPTION]
+    return sorted(str(row.get("member")) for row in rows)
 
 
 def _is_excused(row: Mapping[str, Any], summary: Summary) -> bool:

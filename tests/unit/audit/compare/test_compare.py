@@ -15,12 +15,15 @@ import pytest
 from app.rows.rows import ClientKind, Layer, instance_row, service_row
 from app.tools.audit.compare import command as compare_command
 from app.tools.audit.compare.compare import Difference, Side, compare, lasting
+from app.tools.audit.compare.services import Facts, scope_of
 from app.tools.audit.compare.table import CELL_WIDTH_MAX, TABLE_ROWS_MAX, Tally, aligned, json_line, table
 from app.tools.audit.format.findings import FindingClass
-from app.tools.audit.format.manifest import MANIFEST_NAME
+from app.tools.audit.format.manifest import MANIFEST_NAME, Seen
+from app.tools.audit.format.part_format import PartFormat
 from scripts.synthetic.dump import SyntheticDump, make_dump
+from tests.support.dumps import write_dump
 from tests.support.plain_check import planted
-from tests.support.processes import COMMAND
+from tests.support.processes import COMMAND, clean_environ
 
 A, B = "10.0.0.1:8848", "10.0.0.2:8848"
 DATE = "2026-11-21"
@@ -117,7 +120,109 @@ def test_owners_of_a_service_are_compared_where_both_tell_one() -> None:
 
     assert told(differences([service(A)], [service(B)])) == [("OWNER", A, B)]
     assert not differences([service(A)], [service(None)])
-    assert not differences([service(A)], []), "a service without instances is forgotten by each in its own time"
+    assert told(differences([service(A)], [])) == [("SERVICE", "there, without instances", "absent")]
+    assert not differences([service(A), row()], [row()]), "a service with instances has findings of these instead"
+
+
+def of_service(version: str = "1.2.x", **settings: Any) -> dict[str, Any]:
+    usual: dict[str, Any] = {"metadata": {"a": "1"}, "protect_threshold": 0.0, "selector": "{}", "clusters": "{}"}
+    return service_row("public", "DEFAULT_GROUP@@orders", version, A) | usual | settings
+
+
+def record(value: str = "{}", name: str = "switches", **more: Any) -> dict[str, Any]:
+    return {"kind": "record", "namespace": "", "service": "", "name": name, "value": value, "version": "1.1.x"} | more
+
+
+def client(revision: int = 4, owner: str = A, name: str = "1_10.0.0.9_5") -> dict[str, Any]:
+    return {"kind": "client", "namespace": "", "service": "", "name": name, "revision": revision, "owner": owner}
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ([of_service(), row()], [of_service(protect_threshold=0.5), row()], ("SETTINGS", "", "protect_threshold")),
+        ([of_service()], [of_service(metadata={"a": "2"})], ("SETTINGS", "", "metadata")),
+        ([of_service(), row()], [of_service("1.1.x"), row()], ("BEHIND", "", "1.2.x")),
+        ([of_service("2.1.x")], [of_service("1.9.x")], ("BEHIND", "", "2.1.x")),
+        ([of_service()], [], ("SERVICE", "", "there")),
+        ([record()], [record('{"a":1}')], ("RECORD", "switches", "{}")),
+        ([], [record(name="namespace dev")], ("RECORD", "namespace dev", "absent")),
+        ([client()], [client(3)], ("CLIENT", "1_10.0.0.9_5", "revision 4 of")),
+        ([client()], [client(owner=B)], ("CLIENT", "1_10.0.0.9_5", "revision 4 of")),
+        ([client()], [], ("CLIENT", "1_10.0.0.9_5", "revision 4 of")),
+    ],
+)
+def test_services_records_and_clients_are_compared(
+    a: list[dict[str, Any]], b: list[dict[str, Any]], expected: tuple[str, ...]
+) -> None:
+    [one] = differences(a, b)
+    assert (one.finding_class.value, one.name, one.ip) == (*expected[:2], "")
+    assert one.a.startswith(expected[2])
+    [other] = differences(b, a)
+    assert (other.a, other.b) == (one.b, one.a)
+    assert not differences(a, a)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ([of_service("1.2.x")], [of_service("1.2.y")]),
+        ([of_service("1.2.x", metadata=None)], [of_service("1.2.x", metadata={})]),
+        ([of_service()], [{**of_service(), "protect_threshold": None}]),
+    ],
+    ids=["the-writer-orders-nothing", "no-metadata", "an-earlier-release-gives-no-settings"],
+)
+def test_healthy_services_do_not_differ(a: list[dict[str, Any]], b: list[dict[str, Any]]) -> None:
+    assert not differences(a, b)
+
+
+def test_what_is_not_compared_is_said() -> None:
+    ours, nacos = Facts("rollcall", frozenset({"record", "client"})), Facts("nacos-1", frozenset({"record"}))
+    assert scope_of(ours, ours, is_filtered=False).left_out == ()
+    assert [text.partition(":")[0] for text in scope_of(ours, nacos, is_filtered=False).left_out] == [
+        "SETTINGS, RECORD and CLIENT",
+        "BEHIND",
+    ]
+    assert "RECORD, CLIENT and MEMBERSHIP" in scope_of(ours, ours, is_filtered=True).left_out[0]
+    assert "CLIENT: one" in scope_of(ours, Facts("rollcall", frozenset({"record"})), is_filtered=False).left_out[0]
+
+
+def test_lists_of_members_are_compared() -> None:
+    def side(address: str, state: str) -> Side:
+        return Side(address, list, Facts("rollcall", listed=(Seen(A, "UP"), Seen(B, state))))
+
+    [one] = compare(side(A, "UP"), side(B, "DOWN"))
+    assert (one.finding_class, one.a, one.b) == ("MEMBERSHIP", f"{B} UP", f"{B} DOWN")
+    assert not list(compare(side(A, "UP"), side(B, "DOWN"), is_filtered=True))
+
+
+def test_each_class_is_shown_of_a_dump(tmp_path: Path, run: Run) -> None:
+    right = [record(), client(), of_service(), row()]
+    wrong = [record('{"a":1}'), client(3), of_service("1.1.x", protect_threshold=0.5), row()]
+    write_dump(tmp_path, {A: right, B: wrong}, part_format=PartFormat.PARQUET)
+    code, lines, said = run(A, B, "--dumps", tmp_path, "--json")
+    assert (code, said) == (1, "")
+    found = {one["finding_class"]: one for one in map(json.loads, lines)}
+    assert set(found) == {"RECORD", "CLIENT", "SETTINGS", "BEHIND"}
+    assert (found["RECORD"]["name"], found["RECORD"]["lasting"]) == ("switches", True)
+    code, lines, said = run(A, B, "--dumps", tmp_path, "--json", "--service", "orders")
+    assert (code, len(lines), "not compared: RECORD, CLIENT and MEMBERSHIP" in said) == (1, 2, True)
+
+
+def test_a_dump_in_parquet_needs_a_package(tmp_path: Path) -> None:
+    write_dump(tmp_path / "dumps", {A: [row()], B: [row()]}, part_format=PartFormat.PARQUET)
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "pyarrow").with_suffix(".py").write_text(
+        "raise ModuleNotFoundError('hidden', name='pyarrow')\n"
+    )
+    command = [COMMAND, "compare", A, B, "--dumps", str(tmp_path / "dumps")]
+    environ = clean_environ() | {"PYTHONPATH": str(tmp_path / "hidden")}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "rollcall compare: the dump is in Parquet, and this Python has no package pyarrow: "
+        "pip install 'rollcall[audit]'\n"
+    )
 
 
 def test_twice_in_one_member_is_a_difference() -> None:

@@ -179,6 +179,14 @@ def test_what_was_dumped_as_json(tmp_path: Path, serve: Serve, capsys: pytest.Ca
         assert "connection refused" in absent["error"]
 
 
+def test_a_run_may_have_a_name(tmp_path: Path, serve: Serve) -> None:
+    first, second = serve(member()), serve(member("10.0.0.2:8848"))
+    assert dump(tmp_path, first, second, options=("--run", "20261120T031500Z-42")) == 0
+    assert [one.run for one in rounds(tmp_path)] == ["20261120T031500Z-42"] * 2
+    with pytest.raises(SystemExit):
+        dump(tmp_path, first, second, options=("--run", "a b"))
+
+
 def test_members_that_name_themselves_alike_keep_the_names_that_were_given(tmp_path: Path, serve: Serve) -> None:
     first, second = serve(member()), serve(member())
     assert dump(tmp_path, first, second) == 0

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -11,6 +12,7 @@ import orjson
 import pytest
 
 from app.rows.rows import FORMAT, encode_row, instance_row, service_row
+from tests.support.night_findings import commit_findings, finding
 from tests.support.processes import COMMAND, clean_environ
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
@@ -258,3 +260,95 @@ def test_one_member_is_not_enough() -> None:
     code, _, said = healed(Fake(A, [ONE]))
     assert code == 2
     assert "a heal needs 2 to 64 members; 1 given" in said
+
+
+class Shelf:
+    """A member with many services of one instance each; ``lacks``: those that it has only after a heal of them."""
+
+    def __init__(self, address: str, names: list[str], lacks: set[str] | None = None, owner: str = A) -> None:
+        self.address, self.owner = address, owner
+        self.names = names
+        self.lacks = set(lacks or ())
+        self.healed: list[str] = []
+        self.dumps = 0
+
+    def __call__(self, received: Received) -> Given:
+        split = urlsplit(received.target)
+        query = dict(parse_qsl(split.query))
+        if split.path == "/nacos/v1/ns/operator/heal":
+            self.healed.append(query["serviceName"])
+            self.lacks.discard(query["serviceName"])
+            return Given(200, b"{}", {"Content-Type": "application/json"})
+        self.dumps += 1
+        only = query.get("serviceName")
+        head = {"kind": "member", "format": FORMAT, "address": self.address, "version": "0.1.0", "members": []}
+        lines: list[dict[str, Any]] = [head]
+        services = instances = 0
+        for name in self.names:
+            if only in (None, name):
+                lines.append(service_row("public", name, f"1.8.{A}~1", self.owner))
+                services += 1
+                if name not in self.lacks:
+                    lines.append(row("10.1.0.1") | {"service": name})
+                    instances += 1
+        lines.append({"kind": "end", "services": services, "instances": instances})
+        return Given(body=b"".join(map(encode_row, lines)), headers=NDJSON)
+
+
+def healed_of_night(folder: Path, *members: Shelf, more: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]], str]:
+    with ExitStack() as stack:
+        addresses = [stack.enter_context(tiny_server(one)).address for one in members]
+        command = [
+            COMMAND,
+            "heal",
+            "--results",
+            str(folder),
+            "--members",
+            ",".join(addresses),
+            "--gap",
+            "10ms",
+            "--json",
+        ]
+        done = subprocess.run(
+            [*command, *more], env=clean_environ(), capture_output=True, text=True, timeout=END_S, check=False
+        )
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+NAMES = [f"DEFAULT_GROUP@@s-{number}" for number in range(60)]
+
+
+def test_all_services_of_a_night_are_healed_in_one_gap(tmp_path: Path) -> None:
+    found = [finding(service=name, lasting=True) for name in NAMES]
+    found += [
+        finding(service="DEFAULT_GROUP@@late", lasting=False),
+        finding(service="DEFAULT_GROUP@@s-1", lasting=True),
+    ]
+    found += [finding("DUPLICATE", service="DEFAULT_GROUP@@twice", lasting=True), finding("RECORD", lasting=True)]
+    commit_findings(tmp_path, found, cut_off=[finding(service="DEFAULT_GROUP@@cut-off", lasting=True)])
+    a, b = Shelf(A, NAMES), Shelf(B, NAMES, lacks=set(NAMES[:50]))
+    code, lines, _ = healed_of_night(tmp_path, a, b, more=("--dry-run",))
+    assert (code, a.healed, b.healed) == (1, [], [])
+    assert lines[-1]["text"] == "services: 60, agreed before: 10, healed: 0, differ: 50"
+    code, lines, said = healed_of_night(tmp_path, a, b)
+    assert (code, said) == (0, ""), lines
+    assert sorted(b.healed) == sorted(NAMES[:50]), "each once, and no other"
+    assert sorted(a.healed) == sorted(NAMES[:50])
+    assert a.dumps + b.dumps < 20, "many services are read in one dump"
+    assert [one["service"] for one in lines if one["stage"] == "service"] == NAMES
+    assert lines[-1]["text"] == "services: 60, agreed before: 10, healed: 50, still differ: 0"
+
+
+def test_a_heal_of_many_names_what_it_cannot_do(tmp_path: Path) -> None:
+    commit_findings(tmp_path, [finding(service=name, lasting=True) for name in NAMES[:3]])
+    a, b = Shelf(A, NAMES), Shelf(B, NAMES, lacks=set(NAMES[:2]), owner=B)
+    code, lines, _ = healed_of_night(tmp_path, a, b)
+    assert (code, a.healed) == (1, [])
+    assert all("the members name different owners" in one["text"] for one in lines[:3])
+    for more, said in (
+        (("--class", "STALE"), "does not mend findings of STALE"),
+        (("--night", "2026-01-01"), "no results of the night 2026-01-01"),
+        (("--service", "orders"), "name services with --service, or the findings"),
+    ):
+        code, lines, text = healed_of_night(tmp_path, a, b, more=more)
+        assert (code, lines, said in text) == (2, [], True), text

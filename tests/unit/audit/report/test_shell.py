@@ -1,6 +1,5 @@
 """Command lines of the report: a shell takes each name as one argument, whatever is in it."""
 
-import json
 import shlex
 import shutil
 import subprocess
@@ -12,6 +11,8 @@ import pytest
 
 from app.rows.summary import NAME_CHARS_MAX, Summary, Verdict
 from app.tools.audit.report import shell
+from tests.support.night_findings import commit_findings, finding
+from tests.support.processes import COMMAND, clean_environ
 
 NIGHT = "2026-11-21"
 MEMBERS = ["10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"]
@@ -104,35 +105,37 @@ def test_a_night_is_dumped_and_checked_again() -> None:
 
 
 @pytest.mark.skipif(shutil.which("jq") is None, reason="there is no jq")
-def test_the_file_that_heals_every_service_heals_these_and_does_nothing_else(tmp_path: Path) -> None:
-    results = tmp_path / "the results"
-    folder = results / "findings_json" / f"night={NIGHT}"
-    folder.mkdir(parents=True)
-    names = [*NASTY, "DEFAULT_GROUP@@orders"]
-    rows = [group(lasting=True, service=name) for name in [*names, *names]]
-    rows += [group(lasting=False, service="late"), group(lasting=True, service="")]
-    rows += [group(lasting=True, service=f"a\nrollcall heal --service=evil{end}") for end in ("\n", "\x1b[201~")]
-    rows += [group(lasting=True, service="twice", finding_class="DUPLICATE")]
-    (folder / "part-0.json").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    line = shell.heal_all(replace(SUMMARY, results=str(results)))
+def test_every_service_is_healed_by_one_command() -> None:
+    line = shell.heal_all(SUMMARY)
     assert line is not None
-    subprocess.run(["/bin/sh", "-c", line], cwd=tmp_path, check=True, timeout=20)
-    lines = (tmp_path / "heal.sh").read_text().splitlines()
-    asked = [options(one) for one in lines]
-    assert sorted(one["--service"] for one in asked) == sorted(names)
-    assert {(one["--namespace"], one["--members"]) for one in asked} == {("public", ",".join(MEMBERS))}
+    assert options(line) == {"--results": SUMMARY.results, "--night": NIGHT, "--members": ",".join(MEMBERS)}
+    assert shell.heal_all(replace(SUMMARY, results="")) is None
 
 
-def test_findings_on_an_object_store_are_no_files() -> None:
-    far = replace(SUMMARY, results="s3://bucket/results")
-    assert shell.heal_all(far) is None
-    assert [tool for tool, _ in shell.all_findings(far)] == ["DuckDB", "PySpark"]
+def test_all_findings_are_those_that_the_night_committed() -> None:
+    ways = dict(shell.all_findings(replace(SUMMARY, results="/it's")))
+    assert list(ways) == ["A table", "jq", "DuckDB", "PySpark"]
+    reading = ["rollcall", "findings", "--results", "/it's", "--night", NIGHT]
+    assert shlex.split(ways["A table"]) == reading
+    for tool in ("jq", "DuckDB"):
+        words = shlex.split(ways[tool])
+        assert words[: words.index("|")] == [*reading, "--json"]
+        assert words[words.index("|") + 1] == tool.lower()
+    assert "findings_json" not in "".join(ways.values()), "that folder also has files of checks that were cut off"
+    assert [tool for tool, _ in shell.all_findings(replace(SUMMARY, results="s3://b/r"))] == list(ways)
     assert shell.all_findings(replace(SUMMARY, results="")) == []
 
 
-def test_where_all_findings_are_is_quoted_too() -> None:
-    ways = dict(shell.all_findings(replace(SUMMARY, results="/it's")))
-    program, option, sql = shlex.split(ways["DuckDB"])
-    assert (program, option) == ("duckdb", "-c")
-    assert f"read_json('/it''s/findings_json/night={NIGHT}/*.json')" in sql
-    assert shlex.split(ways["jq"])[-1] == f"/it's/findings_json/night={NIGHT}/*.json"
+def test_jq_and_duckdb_read_what_is_piped(tmp_path: Path) -> None:
+    commit_findings(tmp_path, [finding(service=NASTY[0]), finding("LATE", lasting=False)], [finding("CUT_OFF")])
+    ways = dict(shell.all_findings(replace(SUMMARY, night="2026-11-20", results=str(tmp_path))))
+    environ = {**clean_environ(), "PATH": f"{Path(COMMAND).parent}:{clean_environ()['PATH']}"}
+    for tool in ("jq", "DuckDB"):
+        if shutil.which(tool.lower()) is None:
+            continue
+        done = subprocess.run(
+            ["/bin/sh", "-c", ways[tool]], env=environ, capture_output=True, text=True, timeout=60, check=True
+        )
+        assert "MISSING" in done.stdout
+        assert "CUT_OFF" not in done.stdout
+        assert "LATE" not in done.stdout

@@ -9,6 +9,8 @@ import pytest
 from app.rows.summary import Summary, Verdict, decode_summary, encode_summary, unjudged
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.report.advice import steps_for
+from app.tools.audit.report.report import render
+from app.tools.audit.report.shell import HEALABLE
 from app.tools.audit.report.wording import MEANINGS, done_by, sick_members
 
 NIGHT = "2026-11-21"
@@ -89,7 +91,7 @@ def test_a_lost_service_is_looked_at_and_healed() -> None:
     assert commands(divergent(row("MISSING", 13), groups=[group()])) == ["rollcall compare", "rollcall heal"]
     several = divergent(row("MISSING", 13), groups=[group(), group(service="g@@stock")])
     *_, last = steps_for(several, [])
-    assert (last.command or "").endswith("> heal.sh")
+    assert (last.command or "").startswith("rollcall heal --results /results --night 2026-11-21 --members ")
     assert last.is_folded
 
 
@@ -125,6 +127,19 @@ def test_names_that_no_shell_may_see_are_said_to_be_so() -> None:
     [
         ("no complete dump of the night x under y", "take it again", ["", "rollcall dump", "rollcall check"]),
         ("only 1 of 3 members can be compared; a: b", "Too few", ["", "rollcall dump", "rollcall check"]),
+        (
+            f"only 1 of 3 members can be compared; {ONE}: round 1, member=a/part-00000.parquet: the file is missing",
+            "are damaged",
+            ["", "rollcall dump", "rollcall check"],
+        ),
+        (
+            "the dump failed with exit code 2: rollcall: no space",
+            "Take it again",
+            ["", "rollcall dump", "rollcall check"],
+        ),
+        ("Spark needs Java 17 or newer (none was found)", "with its Java", ["", "rollcall check"]),
+        ("no temporary file can be made in /x", "in TMPDIR", ["", "rollcall check"]),
+        ("ended by a signal: stopped from outside", "time-out", ["", "rollcall check"]),
         ("Spark failed: OutOfMemoryError", "may be sound", ["", "rollcall check"]),
         ("this Python has no package pyspark: pip", "extra audit", ["", "rollcall check"]),
         ("ended by a signal", "time-out", ["", "rollcall check"]),
@@ -137,6 +152,27 @@ def test_a_night_without_a_verdict_is_made_good(reason: str, said: str, wanted: 
     assert said in steps_for(night, [last])[0].text
     assert commands(night, [last]) == wanted
     assert commands(night) == ["", ""], "no folder is known without an earlier night"
+    first = replace(night, dumps="/dumps", results="/results")
+    assert commands(first)[-1] == "rollcall check", "the first night knows the folders of its check"
+
+
+@pytest.mark.parametrize("finding_class", list(FindingClass))
+def test_each_class_has_a_step(finding_class: FindingClass) -> None:
+    is_of_service = finding_class not in ("ABSENT_MEMBER", "CORRUPT", "MEMBERSHIP", "RECORD", "CLIENT")
+    groups = [group(finding_class, service="g@@orders" if is_of_service else "")]
+    steps = steps_for(divergent(row(finding_class, 1), groups=groups), [])
+    heals = [step for step in steps if "rollcall heal" in (step.command or "")]
+    told = [step for step in steps if (step.command or "").endswith(f"--class {finding_class}")]
+    own = [step for step in steps if finding_class in ("ABSENT_MEMBER", "CORRUPT", "MEMBERSHIP")]
+    assert heals or told or own, f"{finding_class} has no advice"
+    assert bool(heals) == (finding_class in HEALABLE)
+
+
+def test_silent_corruption_is_named_before_the_counts() -> None:
+    rows = [row(name, 90) for name in ("MISSING", "EXTRA", "HEALTH", "ENABLED")]
+    summary = divergent(row("SILENT_CORRUPTION", 1, TWO), *rows)
+    page = render(summary, [])
+    assert 0 < page.index(f"<b>SILENT_CORRUPTION</b> at {TWO}") < page.index("361 findings")
 
 
 def test_members_that_agree_ask_for_nothing() -> None:

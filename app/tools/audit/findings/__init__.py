@@ -1,0 +1,1 @@
+"""The findings of a committed night, as a table or as lines."""

@@ -1,0 +1,129 @@
+"""``rollcall heal`` of many services: those that are named, or those with findings of a night."""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from threading import Event
+
+from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
+from app.tools.audit.client.access import Access, namespace_of
+from app.tools.audit.format.found import NoFindings, committed_findings, default_results
+from app.tools.audit.heal.healing import CannotHeal
+from app.tools.audit.heal.many import HealOutcome, ManyHealing
+from app.tools.audit.heal.reading import Wanted
+from app.tools.audit.report.shell import HEALABLE
+from app.tools.printable import json_line, printable
+
+AGREED, DIFFERENT = 0, 1
+LINES_MAX = 200
+"""The most services that are listed one by one; JSON has all."""
+
+
+def wanted_services(options: argparse.Namespace) -> list[Wanted]:
+    """Return the services to heal, each once: those named, else those with a lasting finding that a heal can mend.
+
+    Raises:
+        CannotHeal: neither a service nor a night is given, or the findings cannot be read.
+    """
+    named = options.service or []
+    of_night = options.results or options.night or options.classes
+    if bool(named) == bool(of_night):
+        raise CannotHeal("name services with --service, or the findings of a night with --results, --night or --class")
+    if named:
+        namespace = namespace_of(options)
+        return list(dict.fromkeys(Wanted(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in named))
+    classes = options.classes or frozenset(HEALABLE)
+    if other := sorted(classes - frozenset(HEALABLE)):
+        raise CannotHeal(f"a heal does not mend findings of {', '.join(other)}: see docs/audit-operations.md")
+    try:
+        found = committed_findings(options.results or default_results(), options.night)
+        rows = [
+            Wanted(str(row["namespace"]), str(row["service"]))
+            for row in found.rows()
+            if row.get("lasting") and row.get("service") and row.get("finding_class") in classes
+        ]
+    except NoFindings as error:
+        raise CannotHeal(str(error)) from None
+    return [one for one in dict.fromkeys(rows) if options.namespace in (None, one.namespace)]
+
+
+def heal_many(
+    options: argparse.Namespace, addresses: Sequence[str], access: Access, wanted: Sequence[Wanted], stop: Event
+) -> int:
+    """Heal the services in one gap, print the outcome of each, and return the exit code.
+
+    Raises:
+        CannotHeal: see ``ManyHealing``.
+    """
+    from tqdm import tqdm
+
+    if not wanted:
+        return _end(options, "no service has a finding that a heal can mend", AGREED)
+    healing = ManyHealing(addresses, access, stop)
+    many = healing.find(wanted, options.gap)
+    outcomes = list(many.outcomes.values())
+    differ = [one for one in outcomes if one.found]
+    if not options.dry_run and differ:
+        is_shown = sys.stderr.isatty() if options.progress is None else options.progress
+        with tqdm(total=len(differ), desc="healed", unit=" services", file=sys.stderr, disable=not is_shown) as bar:
+            healing.heal(options.within, bar.update)
+    _print(_lines(options, outcomes))
+    for address, reason in many.refused.items():
+        _say(f"{address} refused a call: {reason}")
+    for address, reason in many.absent.items():
+        _say(f"{address} did not answer, so it is unknown whether it agrees: {reason}")
+    left = sum(not one.agrees for one in outcomes)
+    verb = "differ" if options.dry_run else "still differ"
+    healed = len([one for one in differ if one.agrees])
+    text = f"services: {len(outcomes)}, agreed before: {len(outcomes) - len(differ)}, healed: {healed}, {verb}: {left}"
+    return _end(options, text, DIFFERENT if left or many.absent else AGREED)
+
+
+def _lines(options: argparse.Namespace, outcomes: Iterable[HealOutcome]) -> Iterable[str]:
+    if options.json:
+        return [
+            json_line(
+                {
+                    "stage": "service",
+                    "namespace": one.wanted.namespace,
+                    "service": one.wanted.service,
+                    "found": len(one.found),
+                    "classes": sorted({departure.finding_class.value for departure in one.found}),
+                    "left": len(one.left),
+                    "text": _text(one, is_dry=options.dry_run),
+                    "notes": list(one.notes),
+                }
+            )
+            for one in outcomes
+        ]
+    told = [one for one in outcomes if not one.agrees or one.notes]
+    lines = []
+    for one in told[:LINES_MAX]:
+        text = "; ".join([_text(one, is_dry=options.dry_run), *one.notes])
+        lines.append(printable(f"{one.wanted.namespace}/{one.wanted.service}: {text}"))
+    return [*lines, f"... and {len(told) - LINES_MAX} more; --json shows them all"] if len(told) > LINES_MAX else lines
+
+
+def _text(one: HealOutcome, *, is_dry: bool) -> str:
+    classes = ", ".join(sorted({departure.finding_class.value for departure in one.left}))
+    if one.blocked:
+        return f"not healed: {one.blocked}"
+    if one.is_gone:
+        return "no member has it"
+    if one.left:
+        return f"differences{'' if is_dry else ' that remain'}: {len(one.left)} ({classes})"
+    return f"healed, differences: {len(one.found)}" if one.found else "the members agree"
+
+
+def _end(options: argparse.Namespace, text: str, code: int) -> int:
+    _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else text])
+    return code
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"rollcall heal: {printable(text)}\n")
