@@ -5,6 +5,7 @@ from functools import lru_cache
 
 from app.naming.changes import Changes
 from app.naming.drained import DrainedInstances
+from app.naming.health.silence import Silence
 from app.naming.model import keys
 from app.naming.model.events import Event, InstanceHealed, InstancesChanged, Origin
 from app.naming.model.model import (
@@ -62,6 +63,7 @@ class NamingService:
         self._answers = ListAnswers(kept_lists_bytes_max)
         self._lists = self._answers.lists  # list queries, the hot path, look here first
         self.drained = DrainedInstances()
+        self.silence = Silence()
         self._on_deregistered = on_deregistered
         self.change_of, self.take_change = changes.change_of, changes.take_change
         self.service_count, self.namespaces = table.service_count, table.namespaces
@@ -365,6 +367,13 @@ class NamingService:
     def silent_ms(self, stored: StoredInstance) -> int:
         """Return the time since an instance's last beat, in ms."""
         return max(self._now_ms() - stored.beat_ms, 0)
+
+    def judged_silence_ms(self, snapshot: ServiceSnapshot, stored: StoredInstance) -> int:
+        """Return the silence of an instance as this member's health check counts it, in ms; see ``Silence``."""
+        service, now_ms = self._table.get(snapshot.namespace, snapshot.full_name), self._now_ms()
+        if service is None:
+            return 0
+        return self.silence.judged_ms(service, snapshot.version, self._writer, stored.beat_ms, now_ms)
 
     def counts(self, responsible: Callable[[str], bool]) -> Counts:
         """Return the registry's counts. ``responsible``: returns by full name whether this member owns a service."""

@@ -154,6 +154,7 @@ def beat_checks(settings: Settings, clock: Clock, domain: Domain, engine: Engine
         domain.notify.publish,
         pause_ms=settings.distro.pause_ms,
         expire=settings.expire_instance,
+        silence=domain.naming.silence,
     )
 
     def gate() -> HealthCheckGate:

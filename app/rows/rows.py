@@ -89,6 +89,7 @@ FIELDS: dict[str, str] = {
     "version": "string",
     "owner": "string",
     "beat_age_ms": "bigint",
+    "silent_ms": "bigint",
     "delete_timeout_ms": "bigint",
     "client": "string",
     "instances": "bigint",
@@ -104,8 +105,9 @@ FIELDS: dict[str, str] = {
 
 ``service`` is the full name (group@@name); ``owner`` the address of the responsible member, as the dumped member sees
 it, or of the member that a client is connected to; ``version`` that of the instance's last change, or of the service's
-list; ``beat_age_ms`` the time since the instance's last beat, which only its owner gives. ``selector``,
-``clusters`` and ``value`` are JSON with sorted keys, as of ``canonical``.
+list; ``beat_age_ms`` the time since the instance's last beat, which only its owner gives; ``silent_ms`` the part of
+it that the owner's health check counts, left out if that is all of it. ``selector``, ``clusters`` and ``value`` are
+JSON with sorted keys, as of ``canonical``.
 """
 
 
@@ -182,6 +184,7 @@ def instance_row(
     version: str | None = None,
     owner: str | None = None,
     beat_age_ms: int | None = None,
+    silent_ms: int | None = None,
     delete_timeout_ms: int | None = None,
     client: ClientKind | None = None,
 ) -> dict[str, Any]:
@@ -204,6 +207,7 @@ def instance_row(
         "version": version,
         "owner": owner,
         "beat_age_ms": beat_age_ms,
+        "silent_ms": silent_ms,
         "delete_timeout_ms": delete_timeout_ms,
         "client": client.value if client else None,
     }

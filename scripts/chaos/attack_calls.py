@@ -17,7 +17,7 @@ INSTANCE = f"{CONTEXT}/v1/ns/instance"
 TIMEOUT_S = 30.0
 STRANGER = "127.0.0.77"
 """A loopback address that belongs to no member."""
-VOLATILE = ("beat_age_ms", "taken_ms", "set_age_ms", "age_ms")
+VOLATILE = ("beat_age_ms", "silent_ms", "taken_ms", "set_age_ms", "age_ms")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.naming.health import beat_check as health
-from app.naming.health.beat_check import PAUSES_REMEMBERED, BeatCheck, HealthCheckGate
+from app.naming.health.beat_check import BeatCheck, HealthCheckGate
+from app.naming.health.silence import PAUSES_REMEMBERED
 from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged, Origin, ServiceChanged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import Change, Instance, Service, StoredInstance, Tombstone

@@ -61,8 +61,12 @@ def write_round(
     date: str,
     seen: Mapping[str, str] | None = None,
     part_format: PartFormat = PartFormat.JSON,
+    rows_per_part: int = 1_000_000,
 ) -> Path:
-    """Write one round and return its folder; a member given as a text is absent, for that reason."""
+    """Write one round and return its folder; a member given as a text is absent, for that reason.
+
+    ``seen``: the list that each member gives, addresses to states; without it all members of the round, as UP.
+    """
     taken_ms = FIRST_MS + (number - 1) * GAP_MS
     folder = Path(round_folder(str(root), date, taken_at_text(taken_ms)))
     names = member_folders(members)
@@ -86,19 +90,26 @@ def write_round(
             dumps.append(told)
             continue
         lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
-        path = folder / names[address] / f"part-00000.{part_format.ending}"
-        path.parent.mkdir(parents=True)
-        body, footer = _encoded(lines, part_format)
-        path.write_bytes(body)
-        part = Part(f"{names[address]}/{path.name}", len(lines), len(body), hashlib.sha256(body).hexdigest(), *footer)
-        dumps.append(replace(told, parts=[part]))
+        parts = [
+            _write_part(folder, f"{names[address]}/part-{place:05d}.{part_format.ending}", chosen, part_format)
+            for place, chosen in enumerate(lines[at : at + rows_per_part] for at in range(0, len(lines), rows_per_part))
+        ]
+        dumps.append(replace(told, parts=parts))
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(f"run-{date}", date, taken_at_text(taken_ms), number, 2, GAP_MS / 1000, dumps)
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
     return folder
 
 
-def _encoded(lines: list[bytes], part_format: PartFormat) -> tuple[bytes, tuple[int, str]]:
+def _write_part(folder: Path, name: str, lines: Sequence[bytes], part_format: PartFormat) -> Part:
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    body, footer = _encoded(lines, part_format)
+    path.write_bytes(body)
+    return Part(name, len(lines), len(body), hashlib.sha256(body).hexdigest(), *footer)
+
+
+def _encoded(lines: Sequence[bytes], part_format: PartFormat) -> tuple[bytes, tuple[int, str]]:
     """The bytes of a file of these lines; size and hash of its footer."""
     if part_format is PartFormat.JSON:
         return gzip.compress(b"".join(lines), 1, mtime=0), (0, "")
@@ -116,11 +127,14 @@ def write_dump(
     second: Mapping[str, Rows | str] | None = None,
     date: str = "2026-11-20",
     part_format: PartFormat = PartFormat.JSON,
+    *,
+    seen: Mapping[str, str] | None = None,
+    rows_per_part: int = 1_000_000,
 ) -> list[Path]:
-    """Write both rounds, the second like the first unless given; return their folders."""
+    """Write both rounds, the second like the first unless given; return their folders. The rest: as ``write_round``."""
     return [
-        write_round(root, 1, first, date, part_format=part_format),
-        write_round(root, 2, second or first, date, part_format=part_format),
+        write_round(root, number, members, date, seen, part_format, rows_per_part)
+        for number, members in ((1, first), (2, second or first))
     ]
 
 

@@ -56,7 +56,22 @@ def check(night: Night) -> Counter[Finding]:
             found.append(("MEMBERSHIP", True, "", "", "", "", None, None, "", pair))
     compared = [address for address in dumped if address not in damaged]
     first, second = ({address: rows[address] for address in compared} for rows in rounds)
-    return Counter(found) + Counter(_judged(_differences(first), _differences(second)))
+    names = set(listed) | {seen.address for member in listed.values() for seen in member.members}
+    found += [
+        ("CORRUPT", True, "", "", "", "", None, None, "", (address,)) for address, _ in _without_row(first, second)
+    ]
+    return Counter(found) + Counter(_judged(_differences(first, names), _differences(second, names)))
+
+
+def _without_row(*rounds: Rows) -> set[tuple[str, Key]]:
+    """Each member with a service of which it has instances, and no row of its own."""
+    held: dict[str, set[tuple[str, Key]]] = {"instance": set(), "service": set()}
+    for number, rows in enumerate(rounds):
+        for address, stored in rows.items():
+            for row in stored:
+                if row["kind"] in held:
+                    held[row["kind"]].add((address, (number, row["namespace"], row["service"])))
+    return {(address, key[1:]) for address, key in held["instance"] - held["service"]}
 
 
 def planted(path: Path) -> Counter[Finding]:
@@ -98,8 +113,11 @@ def _judged(first: dict[Key, Any], second: dict[Key, Any]) -> Iterator[Finding]:
             yield (finding_class, lasting, *about, members)  # type: ignore[misc]
 
 
-def _differences(rows: Rows) -> dict[Key, Any]:
-    """What is wrong in one round, with what must be the same in the other one for it to last."""
+def _differences(rows: Rows, listed: Iterable[str]) -> dict[Key, Any]:
+    """What is wrong in one round, with what must be the same in the other one for it to last.
+
+    ``listed``: the members that any member lists, and those of the dump.
+    """
     services: dict[Key, dict[str, Any]] = defaultdict(dict)
     instances: dict[Key, dict[str, list[dict[str, Any]]]] = defaultdict(lambda: defaultdict(list))
     for address, stored in rows.items():
@@ -110,10 +128,11 @@ def _differences(rows: Rows) -> dict[Key, Any]:
             elif row["kind"] == "instance":
                 instances[(*service, row["cluster"], row["ip"], row["port"], row["ephemeral"])][address].append(row)
     found: dict[Key, Any] = {}
+    known = set(rows) | set(listed)
     for key, owners in services.items():
         claimers = tuple(sorted(address for address, owner in owners.items() if address == owner))
         named = {owner for owner in owners.values() if owner is not None}
-        if len(claimers) > 1 or (not claimers and named and named <= owners.keys()):
+        if len(claimers) > 1 or (not claimers and named and (named <= owners.keys() or not named <= known)):
             found["OWNER", *key, "", "", None, None, "", claimers or tuple(sorted(owners))] = None
         elif len(claimers) == 1 and (wrong := [one for one, owner in owners.items() if owner not in (None, *claimers)]):
             found["OWNER", *key, "", "", None, None, "", tuple(sorted(wrong))] = None
@@ -142,7 +161,7 @@ def _of_settings(rows: Rows) -> dict[Key, Any]:
         votes = Counter(values.values())
         most = [value for value in votes if votes[value] == max(votes.values())]
         versions = {one: row.get("settings_version") or row.get("version") for one, row in by_member.items()}
-        newest = sorted(values, key=lambda one: (_numbers(versions[one] or "0.0"), -sorted(rows).index(one)))
+        newest = sorted(values, key=lambda one: (_order(versions[one] or "0.0"), -sorted(rows).index(one)))
         right = next(values[one] for one in reversed(newest) if values[one] in most)
         owner = next((row.get("owner") for row in by_member.values()), None) if kind == "client" else None
         lacking = rows.keys() - by_member.keys()
@@ -166,8 +185,13 @@ def _lone(rows: Rows, services: dict[Key, dict[str, Any]], with_instances: set[K
             yield from ((key, address) for address in (lacks if len(has) * 2 >= len(rows) else has))
 
 
-def _numbers(version: str) -> list[int]:
-    return [int(one) for one in version.split(".")[:2]]
+def _order(version: str) -> tuple[int, int, str]:
+    epoch, counter, *writer = version.split(".", 2)
+    return int(epoch), int(counter), "".join(writer)
+
+
+def _value(row: dict[str, Any], field: str) -> Any:
+    return (row.get(field) or {}) if field == "metadata" else row[field]
 
 
 def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[str, str, Any]]:
@@ -186,10 +210,11 @@ def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iter
         yield "EXTRA", address, seen[address][0].get("version")
     silent: set[str] = set()
     alike: set[str] = set(seen)
-    newest = max(versions, key=lambda address: _numbers(versions[address]), default="")
+    newest = max(versions, key=lambda address: _order(versions[address]), default="")
     for name, field in VALUES.items():
         values = {
-            address: orjson.dumps(stored[0][field], option=orjson.OPT_SORT_KEYS) for address, stored in seen.items()
+            address: orjson.dumps(_value(stored[0], field), option=orjson.OPT_SORT_KEYS)
+            for address, stored in seen.items()
         }
         expected = values.get(owner or "") or Counter(values.values()).most_common(1)[0][0] if values else b""
         reference = owner if owner in seen else next((one for one, value in values.items() if value == expected), "")
@@ -205,13 +230,13 @@ def _of_instance(rows: Rows, by_member: dict[str, list[dict[str, Any]]]) -> Iter
         if versions[address] != versions[newest]:
             yield "BEHIND", address, versions[address]
     for address, stored in by_member.items():
-        layers = {row["layer"]: (row["enabled"], row["weight"], row["metadata"]) for row in stored}
+        layers = {row["layer"]: (row["enabled"], row["weight"], _value(row, "metadata")) for row in stored}
         if layers.keys() != {"both"} and layers.get("datum") != layers.get("view"):
             yield "DRIFT", address, None
         for row in stored:
             if (
                 address == row.get("owner")
-                and row.get("beat_age_ms", 0) > row.get("delete_timeout_ms", 0) + STALE_SLACK_MS
+                and row.get("silent_ms", row.get("beat_age_ms", 0)) > row.get("delete_timeout_ms", 0) + STALE_SLACK_MS
             ):
                 yield "STALE", address, None
         if len(seen.get(address, ())) > 1:

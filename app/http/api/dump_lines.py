@@ -157,6 +157,8 @@ def _rows(
         return next(overridden([one], snapshot.overrides)) if snapshot.overrides else one
 
     for stored in snapshot.stored.values():
+        age_ms = naming.silent_ms(stored) if is_ours else None
+        silent_ms = naming.judged_silence_ms(snapshot, stored) if is_ours else None
         yield _row(
             namespace,
             name,
@@ -164,7 +166,8 @@ def _rows(
             version=_text(stored.version),
             owner=owner,
             # A copy's time is the owner's at the last change, not that of the last beat.
-            beat_age_ms=naming.silent_ms(stored) if is_ours else None,
+            beat_age_ms=age_ms,
+            silent_ms=None if silent_ms == age_ms else silent_ms,
             delete_timeout_ms=stored.instance.delete_timeout_ms,
             client=ClientKind.HTTP,
         )

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
+from app.naming.health.silence import RETURN_MS, Silence
 from app.naming.model.events import (
     REMOVED,
     UNHEALTHY,
@@ -20,7 +21,7 @@ from app.naming.model.events import (
     Origin,
     ServiceChanged,
 )
-from app.naming.model.model import BEAT_INTERVAL_MS, NEVER_MS, NOT_DUE_MS, Service, StoredInstance
+from app.naming.model.model import NEVER_MS, NOT_DUE_MS, Service, StoredInstance
 from app.naming.registry.list_upkeep import ListUpkeep
 from app.naming.registry.local_writes import LocalWrites
 from app.naming.registry.service_table import ServiceTable
@@ -34,15 +35,12 @@ INTERVAL_MS = 1_000
 """The time from the beginning of one round to the next."""
 CUT_OFF_CHECK_MS = 5_000
 """The time to the next check of an instance that is not judged because this node is cut off."""
-RETURN_MS = BEAT_INTERVAL_MS + INTERVAL_MS
-"""After the return of a member, the beats that are sent to it are known here within this time."""
 BEHIND_MS_MIN, BEHIND_MS_MAX = 4_000, 10_000
 """Beats that another member has taken are known here after two reports at the latest.
 
 If they are not, because its calls are lost, nobody is judged without them, up to the second bound: a link may be cut
 for long, and is then not waited for.
 """
-PAUSES_REMEMBERED = 16
 UNITS_PER_SLICE = 3_000
 """The units in a slice. A unit is the check of one instance: so many take under a millisecond."""
 UNITS_AT_ONCE_MAX = 10_000
@@ -91,21 +89,17 @@ class BeatCheck:
         *,
         pause_ms: int = 2_000,
         expire: bool = True,
+        silence: Silence | None = None,
     ) -> None:
-        """``writer`` names this run of this member in versions."""
+        """``writer`` names this run of this member in versions; ``silence`` is kept up to date for others to read."""
         self._table = table
         self._writer = writer
         self._writes = writes
         self._upkeep = upkeep
         self._publish = publish
-        self._pause_ms = pause_ms
         self._expire = expire
-        self._expected_ms: int | None = None
-        self._pauses: list[tuple[int, int]] = []
-        self._cut_off_since_ms: int | None = None
-        self._returned_ms = NEVER_MS
-        self._behind_ms = 0
-        self._refused_ms = NEVER_MS
+        self.silence = Silence() if silence is None else silence
+        self.silence.pause_ms = pause_ms
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
         """The round in progress, since ``_began_ms``. Time and gate are read anew for each of its slices."""
@@ -121,21 +115,23 @@ class BeatCheck:
         If the call comes late, each instance gets the delay as extra time (R9). ``ask_gate`` is called after that
         delay was noticed, and may refuse checks until a report has reached another member.
         """
-        self._notice_pause(now_ms)
+        silence = self.silence
+        self._recount(silence.note_pause(now_ms))
         gate = ask_gate()
-        may_check = gate.may_check and not (self._pauses and gate.confirmed_ms < self._pauses[-1][0])
+        may_check = gate.may_check and not (silence.pauses and gate.confirmed_ms < silence.pauses[-1][0])
+        silence.follow_gate(now_ms, may_check=may_check)
         if (may_check and not self._may_check) or (gate.forget_unneeded and not self._forgets_unneeded):
             self._check_all_again()  # until now none was due for these reasons
         self._now_ms, self._may_check = now_ms, may_check
         self._responsible, self._forgets_unneeded = gate.responsible, gate.forget_unneeded
         self._follow_cut(gate.cut_off_since_ms, now_ms)
-        self._returned_ms, self._refused_ms = gate.returned_ms, gate.refused_ms
+        silence.returned_ms, silence.refused_ms = gate.returned_ms, gate.refused_ms
         behind_ms = 0 if gate.beats_known_ms is None else now_ms - gate.beats_known_ms - BEHIND_MS_MIN
-        self._behind_ms = min(max(behind_ms, 0), BEHIND_MS_MAX)
+        silence.behind_ms = min(max(behind_ms, 0), BEHIND_MS_MAX)
         if self._round is None:
             self._began_ms, self._round = now_ms, self._check_round()
         self._units_left = UNITS_PER_SLICE
-        self._expected_ms = now_ms + INTERVAL_MS  # in case this slice fails
+        silence.expected_ms = now_ms + INTERVAL_MS  # in case this slice fails
         try:
             ended = next(self._round, True)
         except Exception:
@@ -143,42 +139,26 @@ class BeatCheck:
             raise
         if ended:
             self._round = None
-            self._expected_ms = max(self._began_ms + INTERVAL_MS, now_ms)
+            silence.expected_ms = max(self._began_ms + INTERVAL_MS, now_ms)
         else:
-            self._expected_ms = now_ms
-        return self._expected_ms
+            silence.expected_ms = now_ms
+        return silence.expected_ms
 
     def _follow_cut(self, since_ms: int | None, now_ms: int) -> None:
         """After a cut, do not count its time as silence of the instances that beat at the other members (R12)."""
-        if since_ms is None and self._cut_off_since_ms is not None:
-            self._add_pause(now_ms, now_ms - self._cut_off_since_ms)
-        self._cut_off_since_ms = since_ms
+        silence = self.silence
+        if since_ms is None and silence.cut_off_since_ms is not None:
+            self._recount(silence.add_pause(now_ms, now_ms - silence.cut_off_since_ms))
+        silence.cut_off_since_ms = since_ms
 
-    def _notice_pause(self, now_ms: int) -> None:
-        if self._expected_ms is not None and now_ms - self._expected_ms > self._pause_ms:
-            self._add_pause(now_ms, now_ms - self._expected_ms)
-
-    def _add_pause(self, now_ms: int, length_ms: int) -> None:
-        self._pauses.append((now_ms, length_ms))
-        if len(self._pauses) > PAUSES_REMEMBERED:
-            del self._pauses[:-PAUSES_REMEMBERED]
-            self._check_all_again()  # the oldest pause counts as silence again
+    def _recount(self, is_forgotten: bool) -> None:
+        """Check all services again if the oldest pause counts as silence again."""
+        if is_forgotten:
+            self._check_all_again()
 
     def _check_all_again(self) -> None:
         for service in self._table.services():
             self._table.expect(service, 0)
-
-    def _silent_ms(self, service: Service, beat_ms: int, now_ms: int) -> int:
-        """Return how long an instance has sent no beat, without this process's pauses (R9).
-
-        In a service that was taken over the time counts from the claim: beats went to the former owner before. Time in
-        which a member refuses beats on purpose does not count either.
-        """
-        since_ms = max(beat_ms, service.claimed_ms, self._refused_ms)
-        return now_ms - since_ms - self._paused_ms(since_ms)
-
-    def _paused_ms(self, since_ms: int) -> int:
-        return sum(length for resumed_ms, length in self._pauses if since_ms < resumed_ms)
 
     # --- a round ------------------------------------------------------------------------------------
 
@@ -213,7 +193,7 @@ class BeatCheck:
         service.due_ms = NOT_DUE_MS  # first, as in ``_full_check``
         try:
             oldest_ms = min([one.beat_ms for one in stored.values()])
-            due_ms = max(oldest_ms, service.claimed_ms, self._refused_ms) + service.shortest_timeout_ms + 1
+            due_ms = max(oldest_ms, service.claimed_ms, self.silence.refused_ms) + service.shortest_timeout_ms + 1
         except (RuntimeError, ValueError):  # the mapping changed its size, or is empty now
             due_ms = was_due_ms
         seen = due_ms > self._now_ms and service.revision == revision
@@ -277,7 +257,7 @@ class BeatCheck:
     def _check_instances(self, service: Service) -> Slices[int]:
         """Act on the instances without beats. Return when the next one may be due."""
         oldest_ms = min((yield from self._in_slices(service, _oldest_beat_ms)))
-        since_ms = max(oldest_ms, service.claimed_ms, self._refused_ms)
+        since_ms = max(oldest_ms, service.claimed_ms, self.silence.refused_ms)
         due_ms = since_ms + service.shortest_timeout_ms + 1
         if due_ms > self._now_ms:
             return due_ms
@@ -339,10 +319,11 @@ class BeatCheck:
         self, service: Service, stored_instances: Iterable[StoredInstance]
     ) -> tuple[list[tuple[StoredInstance, int]], int]:
         """Return the instances without a beat for too long, with their last one, and when the next one may be due."""
-        now_ms, counted_ms = self._now_ms, max(service.claimed_ms, self._refused_ms)
-        resumed_ms = self._pauses[-1][0] if self._pauses else NEVER_MS
-        cut_off_ms = NEVER_MS if self._cut_off_since_ms is None else self._cut_off_since_ms
-        may_tell_ms = self._returned_ms + RETURN_MS
+        now_ms, silence = self._now_ms, self.silence
+        counted_ms, behind_ms = max(service.claimed_ms, silence.refused_ms), silence.behind_ms
+        resumed_ms = silence.pauses[-1][0] if silence.pauses else NEVER_MS
+        cut_off_ms = NEVER_MS if silence.cut_off_since_ms is None else silence.cut_off_since_ms
+        returned_ms, may_tell_ms = silence.returned_ms, silence.returned_ms + RETURN_MS
         late, due_ms = [], NOT_DUE_MS
         for stored in stored_instances:
             instance = stored.instance
@@ -358,12 +339,12 @@ class BeatCheck:
             since_ms = max(beat_ms, counted_ms)
             end_ms = since_ms + wait_ms + 1
             if since_ms < resumed_ms:
-                end_ms += self._paused_ms(since_ms)
+                end_ms += silence.paused_ms(since_ms)
             if end_ms <= now_ms and beat_ms < cut_off_ms:
                 due_ms = min(due_ms, now_ms + CUT_OFF_CHECK_MS)
-            elif end_ms <= now_ms < may_tell_ms and beat_ms < self._returned_ms:
+            elif end_ms <= now_ms < may_tell_ms and beat_ms < returned_ms:
                 due_ms = min(due_ms, may_tell_ms)
-            elif end_ms <= now_ms < end_ms + self._behind_ms:
+            elif end_ms <= now_ms < end_ms + behind_ms:
                 due_ms = min(due_ms, now_ms + INTERVAL_MS)
             elif end_ms <= now_ms:
                 late.append((stored, beat_ms))
@@ -377,7 +358,7 @@ class BeatCheck:
         ``number``: as in ``HealthChanged``.
         """
         now_ms, instance = self._now_ms, stored.instance
-        key, silent_ms = instance.key, self._silent_ms(service, beat_ms, now_ms)
+        key, silent_ms = instance.key, self.silence.counted_ms(service, beat_ms, now_ms)
         if silent_ms > instance.delete_timeout_ms and self._expire:
             done = self._writes.remove(service.namespace, service.full_name, key, now_ms, beat_ms) is not None
             what = REMOVED

@@ -199,7 +199,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         _text(row, "version"),
         _text(row, "owner"),
         _text(row, "client"),
-        _whole(row, "beat_age_ms"),
+        _whole(row, "silent_ms" if "silent_ms" in row else "beat_age_ms"),
         _whole(row, "delete_timeout_ms"),
     )
 

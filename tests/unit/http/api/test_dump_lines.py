@@ -92,6 +92,20 @@ def test_the_age_of_a_beat_is_told_by_the_owner_alone(node: FakeNode) -> None:
     assert rows(node, "service")[0]["owner"] == PEER
 
 
+def test_silence_is_told_where_the_health_check_counts_less_than_the_age_of_the_beat(node: FakeNode) -> None:
+    node.naming.register(RegisterInstance(SERVICE, "10.0.0.1", 80))
+    node.now_ms += 20_000
+    [row] = rows(node)
+    assert (row["beat_age_ms"], row.get("silent_ms")) == (20_000, None)
+    service = node.registry.table.find(datum_key("public", SERVICE))
+    assert service is not None
+    service.claimed_ms = node.now_ms - 5_000
+    [row] = rows(node)
+    assert (row["beat_age_ms"], row["silent_ms"]) == (20_000, 5_000)
+    node.cluster.owner = PEER
+    assert "silent_ms" not in rows(node)[0]
+
+
 def test_a_persistent_instance_has_the_version_of_its_record(node: FakeNode) -> None:
     node.durable.register(RegisterInstance(SERVICE, "10.0.0.1", 80, ephemeral=False))
     [first] = rows(node)

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from app.naming.health import beat_check as health
-from app.naming.health.beat_check import PAUSES_REMEMBERED, RETURN_MS, HealthCheckGate
+from app.naming.health.beat_check import HealthCheckGate
+from app.naming.health.silence import CLOSED_MS_MAX, PAUSES_REMEMBERED, RETURN_MS
 from app.naming.model.events import Event, HealthChanged, HealthChecked, InstancesChanged
 from app.naming.model.keys import datum_key
 from app.naming.model.model import (
@@ -580,7 +581,7 @@ def sliced(checker: TimedCheck, monkeypatch: pytest.MonkeyPatch) -> TimedCheck:
     checker.service().due_ms = 0
     while checker.slice():
         pass
-    checker.check._expected_ms = checker.now_ms = 16_000
+    checker.check.silence.expected_ms = checker.now_ms = 16_000
     checker.service().due_ms = 0
     return checker
 
@@ -659,7 +660,7 @@ def test_a_service_that_is_made_anew_during_a_round_is_not_dropped_in_place_of_i
     for name in ("g@@first", "g@@second"):
         table.publish("public", name, "client", publication, 0)
         table.withdraw("public", name, "client", publication, 0)
-    checker.check._expected_ms = checker.now_ms = TOMBSTONE_SLACK_MS + 1
+    checker.check.silence.expected_ms = checker.now_ms = TOMBSTONE_SLACK_MS + 1
     assert checker.slice()
     assert table.names("public") == ["g@@second"], "the time of the first one is over"
     table.set_meta("public", "g@@second", None, checker.now_ms)
@@ -838,3 +839,96 @@ def test_who_beat_since_the_return_is_checked_as_ever(checker: TimedCheck, retur
     checker.beat("10.1.0.1")
     checker.run(RETURN_MS)
     assert checker.unhealthy() == {"10.1.0.1"}
+
+
+# --- the silence that a dump gives ----------------------------------------------------------------
+
+
+def judged_ms(checker: TimedCheck, ip: str = "10.1.0.1") -> int:
+    """The silence of an instance as a dump of this member has it."""
+    service = checker.service()
+    stored = service.stored[Instance(ip, 80).key]
+    return checker.check.silence.judged_ms(service, service.version, ME, stored.beat_ms, checker.now_ms)
+
+
+class TestJudgedSilence:
+    def test_it_is_the_age_of_the_last_beat(self, checker: TimedCheck) -> None:
+        checker.register()
+        checker.run(14_000)
+        assert judged_ms(checker) == 14_000
+        checker.beat("10.1.0.1")
+        checker.run(20_000)
+        assert judged_ms(checker) == 6_000
+
+    def test_it_counts_from_the_claim(self, checker: TimedCheck) -> None:
+        checker.register()
+        checker.run(14_000)
+        checker.service().claimed_ms = 12_000
+        assert judged_ms(checker) == 2_000
+
+    def test_a_list_that_another_member_wrote_counts_from_the_change_of_the_owner(self, checker: TimedCheck) -> None:
+        checker.register()
+        checker.service().version = Version(1, 1, "10.0.0.2:8848~1")
+        checker.run(22_000)
+        checker.may_check = False
+        checker.run(25_000)
+        checker.may_check = True
+        checker.run(38_000)
+        assert judged_ms(checker) == 12_000
+
+    def test_pauses_do_not_count_even_one_that_the_check_has_not_noticed(self, checker: TimedCheck) -> None:
+        checker.register()
+        checker.run(10_000)
+        checker.now_ms = 30_000
+        assert judged_ms(checker) == 11_000, "the next check was due after a second"
+        checker.slice()
+        assert judged_ms(checker) == 11_000
+
+    @pytest.mark.parametrize("kept", ["cut", "return", "closed", "refused"])
+    def test_no_time_counts_in_which_the_instance_is_not_judged(self, checker: TimedCheck, kept: str) -> None:
+        checker.register()
+        checker.run(12_000)
+        match kept:
+            case "cut":
+                checker.cut_off_since_ms = 12_000
+            case "return":
+                checker.returned_ms = 12_000
+            case "closed":
+                checker.may_check = False
+            case _:
+                checker.refused_ms = 12_000
+        checker.run(12_000 + RETURN_MS - 1_000)
+        assert judged_ms(checker) == (
+            RETURN_MS - 1_000 if kept == "refused" else 13_000 if kept == "closed" else 12_000
+        )
+
+    def test_a_check_that_never_runs_is_told(self, checker: TimedCheck) -> None:
+        checker.register()
+        checker.may_check = False
+        checker.run(CLOSED_MS_MAX)
+        assert judged_ms(checker) <= 1_000
+        checker.run(CLOSED_MS_MAX + 2_000)
+        assert judged_ms(checker) == CLOSED_MS_MAX + 2_000
+
+    def test_a_thread_that_died_is_told(self, checker: TimedCheck) -> None:
+        checker.register()
+        checker.run(1_000)
+        checker.now_ms = CLOSED_MS_MAX + 5_000
+        assert judged_ms(checker) == CLOSED_MS_MAX + 5_000
+
+    @pytest.mark.parametrize("moved_ms", range(1_000, 40_000, 3_000))
+    def test_no_instance_that_the_check_leaves_is_silent_for_longer_than_its_time(
+        self, checker: TimedCheck, moved_ms: int
+    ) -> None:
+        """In any second of a change of the owner, by the slack of the audit."""
+        checker.register()
+        checker.run(moved_ms)
+        checker.may_check = False
+        for second in range(60):
+            if second == 7:
+                checker.may_check = True
+            if second == 9 and checker.service().stored:
+                checker.service().claimed_ms = checker.now_ms
+            checker.run(checker.now_ms + 1_000)
+            if checker.service().stored:
+                assert judged_ms(checker) <= 30_000 + 1_000

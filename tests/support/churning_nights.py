@@ -1,0 +1,66 @@
+"""Nights of a simulated cluster that changes all the time: members restart before or between the rounds of a dump."""
+
+from functools import partial
+from typing import Any
+
+import orjson
+
+from app.http.api.dump_lines import dump_lines
+from app.tools.simulation.member.member import SimMember
+from app.tools.simulation.scenarios.scenarios import live_randomly
+from app.tools.simulation.world.sim_connections import ConnectedMember, SimConnections
+from app.tools.simulation.world.world import World
+
+GAP_MS = 15_000
+BETWEEN_MEMBERS_MS = 80
+"""The most time from the dump of one member to that of the next in a round."""
+Round = dict[str, list[dict[str, Any]]]
+
+
+def churning_night(seed: int) -> tuple[Round, Round]:
+    """Return the rows of both rounds, by member: of 16 instances with beats, and 40 connections over gRPC.
+
+    Half of the clients over HTTP die before a member restarts: orderly or not, before the first round or between both.
+    """
+    world = World(seed, member_class=ConnectedMember)
+    connections = SimConnections(world)
+    live_randomly(world, services=4, clients=16, span_ms=150_000)
+    for _ in range(40):
+        connections.live(world.between(0, 120_000), 40_000)
+    world.start_all(settle_ms=world.between(60_000, 90_000))
+    for client in world.clients:
+        if world.chance(0.5):
+            client.die()
+    # As long as the claim of a new owner delays the removal, the last beat is older than the time-out.
+    world.run(world.between(0, 25_000))
+    if world.chance(0.5):
+        _restart(world, world.any_member())
+        world.run(world.between(8_000, 20_000))
+        first = _dumped(world)
+        world.run(GAP_MS)
+        return first, _dumped(world)
+    first = _dumped(world)
+    _restart(world, world.any_member())
+    world.run(GAP_MS)
+    return first, _dumped(world)
+
+
+def _restart(world: World, member: SimMember) -> None:
+    if world.chance(0.5):
+        member.leave()
+    else:
+        world.kill(member)
+    world.after(world.between(2_000, 6_000), partial(world.start, member))
+
+
+def _dumped(world: World) -> Round:
+    """The rows of all members, each read at a moment of its own, once all answer."""
+    while not all(member.serving for member in world.members.values()):
+        world.run(500)
+    found: Round = {}
+    for address, member in world.members.items():
+        domain, cluster = member.node.domain, member.node.engine.cluster
+        lines = dump_lines({}, domain.naming, domain.durable, domain.clients.table, cluster)
+        found[address] = [orjson.loads(line) for line in lines][1:-1]
+        world.run(world.between(1, BETWEEN_MEMBERS_MS))
+    return found
