@@ -5,7 +5,6 @@ import json
 import sys
 from typing import Any
 
-from app.operator.switch_effects import effect_of, warning_of
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, is_data, print_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient
@@ -59,6 +58,8 @@ def _read(client: RegistryClient) -> dict[str, Any]:
 
 
 def _set(options: argparse.Namespace, client: RegistryClient, name: str, value: Any) -> int:
+    from app.operator.switch_effects import effect_of, warning_of
+
     if effect := effect_of(name, value):
         _ask(options, client, warning_of(name, effect, *_clients(client)))
     client.change("PUT", SWITCHES, {"entry": "batch", "value": json.dumps({name: value})})

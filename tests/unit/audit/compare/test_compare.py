@@ -221,7 +221,7 @@ def test_a_dump_in_parquet_needs_a_package(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "rollcall compare: the dump is in Parquet, and this Python has no package pyarrow: "
-        "pip install 'rollcall[audit]'\n"
+        "pip install 'rollcall-registry[audit]'\n"
     )
 
 
