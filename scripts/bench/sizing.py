@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlencode
@@ -45,7 +46,7 @@ class LoadedFleet(Fleet):
 
 
 @contextmanager
-def changing(fleet: Fleet, members: list[MemberProcess], per_s: int) -> Iterator[list[int]]:
+def making_changes(fleet: Fleet, members: list[MemberProcess], per_s: int) -> Iterator[list[int]]:
     """Change weights and metadata at a steady rate through all members in turn; yield the statuses of the answers."""
     statuses: list[int] = []
     ended = threading.Event()
@@ -71,15 +72,14 @@ def changing(fleet: Fleet, members: list[MemberProcess], per_s: int) -> Iterator
             answer.read()
             statuses.append(answer.status)
 
-    thread = threading.Thread(target=change, name="changes")
-    if per_s:
-        thread.start()
-    try:
-        yield statuses
-    finally:
-        ended.set()
-        if per_s:
-            thread.join()
+    with ThreadPoolExecutor(1) as pool:
+        changing = pool.submit(change) if per_s else None
+        try:
+            yield statuses
+        finally:
+            ended.set()
+            if changing:
+                changing.result()
 
 
 def disk_bytes(folder: Path) -> int:
@@ -93,7 +93,7 @@ def measure(cluster: Cluster, fleet: Fleet, options: argparse.Namespace) -> None
     load = InstanceLoad(fleet.services, fleet.hosts)
     with ExitStack() as stack:
         senders = [stack.enter_context(beating(one.address, load, rate)) for one in cluster.members] if rate else []
-        statuses = stack.enter_context(changing(fleet, cluster.members, options.changes))
+        statuses = stack.enter_context(making_changes(fleet, cluster.members, options.changes))
         time.sleep(SETTLE_S)
         cpu, begun_s, changes = [cluster.cpu_s(one) for one in cluster.members], time.monotonic(), len(statuses)
         time.sleep(options.seconds)

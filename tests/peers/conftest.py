@@ -16,7 +16,9 @@ from tests.peers.real_members import (
     running,
     settings_beside,
 )
+from tests.sdk.environments import NotInstallable, install_helm
 from tests.support.client import Client
+from tests.support.helm import SHAPES, Helm, Rendered
 from tests.support.processes import Member, eventually, free_ports
 
 PORTS_APART = 100
@@ -132,3 +134,17 @@ def metrics(mixed: MixedCluster) -> dict[str, int]:
     """The counters of our member."""
     found: dict[str, int] = mixed.ours.client.call("GET", "/v1/ns/operator/metrics", onlyStatus="false").json()
     return found
+
+
+@pytest.fixture(scope="session")
+def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
+    try:
+        return Helm(install_helm(), tmp_path_factory.mktemp("helm"))
+    except NotInstallable as error:
+        pytest.skip(f"helm is not in the path, and cannot be compiled: {error}")
+
+
+@pytest.fixture(scope="session")
+def shapes(helm: Helm) -> dict[str, Rendered]:
+    """The chart with the values of each example."""
+    return {shape: helm.render(shape) for shape in SHAPES}

@@ -1,4 +1,4 @@
-"""The Helm chart, rendered by Helm: four shapes, the manifests beside it, the shipped rules, and values it refuses."""
+"""The Helm chart, rendered by Helm: four shapes, the manifests beside it, the shipped rules, notes and the package."""
 
 import base64
 import json
@@ -14,14 +14,23 @@ import yaml
 from app.config.properties import parse_properties
 from app.config.settings import ALL_KEYS, read_settings
 from app.config.settings_keys import snake
-from tests.sdk.environments import NotInstallable, install_helm
 from tests.support.certificates import make_certificate, needs_openssl
-from tests.support.helm import CHART, KUBERNETES, NAMESPACE, RELEASE, SHAPES, Helm, Rendered, values_of
+from tests.support.helm import (
+    CHART,
+    IDENTITY,
+    KUBERNETES,
+    NAMESPACE,
+    RELEASE,
+    SHAPES,
+    TOKEN_KEY,
+    Helm,
+    Rendered,
+    values_of,
+)
 from tests.support.prometheus import DASHBOARDS, RULES
 from tests.support.promtool import promtool
 from tests.support.shipped import DEPLOY
 
-IDENTITY, TOKEN_KEY = "NACOS_CORE_AUTH_SERVER_IDENTITY_VALUE", "NACOS_CORE_AUTH_PLUGIN_NACOS_TOKEN_SECRET_KEY"
 SECRETS = {
     IDENTITY: "0123456789abcdef",
     IDENTITY.replace("VALUE", "KEY"): "Cluster-Identity",
@@ -29,19 +38,6 @@ SECRETS = {
 }
 CUSTOM = {"PodMonitor", "PrometheusRule", "Certificate", "HTTPRoute", "TCPRoute"}
 """Kinds that operators bring, for which Kubernetes itself has no schema."""
-
-
-@pytest.fixture(scope="module")
-def helm(tmp_path_factory: pytest.TempPathFactory) -> Helm:
-    try:
-        return Helm(install_helm(), tmp_path_factory.mktemp("helm"))
-    except NotInstallable as error:
-        pytest.skip(f"helm is not in the path, and cannot be compiled: {error}")
-
-
-@pytest.fixture(scope="module")
-def shapes(helm: Helm) -> dict[str, Rendered]:
-    return {shape: helm.render(shape) for shape in SHAPES}
 
 
 def manifest(name: str) -> list[dict[str, Any]]:
@@ -265,122 +261,6 @@ def test_what_comes_from_outside_reaches_one_service_under_names_that_members_ta
     assert ports == {8848, 9848, 9849, 8853}, "with rollcall.dns.enabled also that of DNS"
 
 
-# --- secrets and administrators -------------------------------------------------------------------
-
-
-def test_given_secrets_are_in_secrets_alone(helm: Helm) -> None:
-    identity, key, token, password = "identity-of-members", "a" * 60, "token-of-scrapes-1", "password-of-ann"
-    given = ("secrets.existingSecret=", f"secrets.identityValue={identity}", f"secrets.tokenKey={key}")
-    more = ("metrics.existingSecret=", f"metrics.token={token}", "auth.administrator.username=ann")
-    words = [word for one in (*given, *more, f"auth.administrator.password={password}") for word in ("--set", one)]
-    rendered = helm.render("three", *words)
-    secret = {name: base64.b64decode(text).decode() for name, text in rendered.one("Secret", RELEASE)["data"].items()}
-    assert (secret[IDENTITY], secret[TOKEN_KEY]) == (identity, key)
-    assert rendered.container()["envFrom"] == [{"secretRef": {"name": RELEASE}}]
-    metrics = rendered.one("Secret", f"{RELEASE}-metrics")["data"]
-    assert {name: base64.b64decode(text).decode() for name, text in metrics.items()} == {"token": token}
-    administrator = rendered.one("Secret", f"{RELEASE}-administrator")["stringData"]
-    assert administrator == {"username": "ann", "password": password}
-    [mount] = [one for one in rendered.container()["volumeMounts"] if one["name"] == "administrator"]
-    hook = rendered.container()["lifecycle"]["postStart"]["exec"]["command"]
-    assert hook == ["python3", "/opt/rollcall/first_admin.py", mount["mountPath"]]
-    others = yaml.safe_dump_all([one for one in rendered.objects if one["kind"] != "Secret"])
-    assert not [one for one in (identity, key, token, password) if one in others]
-
-
-def test_generated_secrets_are_random_long_and_what_a_node_takes(helm: Helm, shapes: dict[str, Rendered]) -> None:
-    found = [one.one("Secret", RELEASE)["data"] for one in (shapes["ingress"], helm.render("ingress"))]
-    for name in (IDENTITY, TOKEN_KEY):
-        first, second = (base64.b64decode(one[name]).decode() for one in found)
-        assert first != second
-        assert len(first) >= 64
-    read_settings(environ={name: base64.b64decode(text).decode() for name, text in found[0].items()})
-    assert shapes["ingress"].one("Secret", RELEASE)["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
-
-
-def test_an_upgrade_makes_no_other_secrets(helm: Helm) -> None:
-    assert "makes one only at the first install" in helm.refusal("ingress", "--is-upgrade")
-
-
-# --- changes --------------------------------------------------------------------------------------
-
-
-def test_pods_are_replaced_for_settings_and_not_for_members(helm: Helm, shapes: dict[str, Rendered]) -> None:
-    before = shapes["three"]
-    more = helm.render("three", "--set", "listedMembers=5")
-    assert len(more.configuration()["cluster.conf"].split()) == 5
-    assert more.pod() == before.pod()
-    assert more.one("StatefulSet")["spec"]["replicas"] == 3
-    other = helm.render("three", "--set", r"settings.rollcall\.log\.level=INFO")
-    assert other.pod() != before.pod()
-
-
-def test_settings_are_written_as_a_node_reads_them(helm: Helm, tmp_path: Path) -> None:
-    values = tmp_path / "values.yaml"
-    settings = {"rollcall.limit.metadataBytes": 1_125_899_906_842_624, "rollcall.console.enabled": False}
-    settings |= {"rollcall.console.reports": r"C:\night", "server.servlet.contextPath": "/registry/"}
-    values.write_text(yaml.safe_dump({"settings": settings}))
-    rendered = helm.render("three", "--values", str(values))
-    properties = parse_properties(rendered.configuration()["application.properties"])
-    assert properties["rollcall.limit.metadataBytes"] == "1125899906842624"
-    assert properties["rollcall.console.enabled"] == "false"
-    assert properties["rollcall.console.reports"] == r"C:\night"
-    probe = rendered.container()["readinessProbe"]["httpGet"]
-    assert probe["path"] == "/registry/v1/console/health/readiness"
-
-
-@pytest.mark.parametrize("size", ["small", "medium", "large"])
-def test_a_size_sets_resources_and_disk(helm: Helm, size: str) -> None:
-    wanted = yaml.safe_load((CHART / "values.yaml").read_text())["sizes"][size]
-    rendered = helm.render("three", "--set", f"size={size}")
-    resources = rendered.container()["resources"]
-    assert resources["requests"] == {"cpu": wanted["cpu"], "memory": wanted["memory"]}
-    assert resources["limits"] == {"memory": wanted["memoryLimit"]}, "no limit of CPU"
-    [claim] = rendered.one("StatefulSet")["spec"]["volumeClaimTemplates"]
-    assert claim["spec"]["resources"]["requests"]["storage"] == wanted["disk"]
-
-
-# --- what is refused ------------------------------------------------------------------------------
-
-REFUSED = [
-    ("replicaCount=0", "at '/replicaCount': minimum: got 0, want 1"),
-    ("replicaCount=three", "at '/replicaCount': got string, want integer"),
-    ("listedMembers=2", "listedMembers is 2, and replicaCount 3"),
-    ("size=huge", 'size is "huge": choose one of large, medium, small'),
-    ("replicas=3", "additional properties 'replicas' not allowed"),
-    ("image.repository=", "image.repository is empty"),
-    ("image.pullPolicy=Sometimes", "at '/image/pullPolicy': value must be one of"),
-    (r"settings.rollcall\.log\.level=LOUD", "at '/settings/rollcall.log.level': value must be one of 'DEBUG'"),
-    (r"settings.rollcall\.limit\.pageSize=0", "at '/settings/rollcall.limit.pageSize': minimum: got 0, want 1"),
-    (r"settings.rollcall\.limt\.pageSize=9", "additional properties 'rollcall.limt.pageSize' not allowed"),
-    (r"settings.server\.port=80", "additional properties 'server.port' not allowed"),
-    (r"settings.rollcall\.metrics\.token=abc", "additional properties 'rollcall.metrics.token' not allowed"),
-    ("secrets.existingSecret=", "a cluster needs the secret by which its members know each other"),
-    ("secrets.existingSecret=,secrets.identityValue=0123456789abcdef", "secrets.tokenKey is empty"),
-    ("secrets.identityValue=short", "at '/secrets/identityValue': minLength: got 5, want 16"),
-    ("auth.administrator.username=ann", "auth.administrator.password is empty"),
-    ("auth.administrator.password=secret7", "at '/auth/administrator/password': minLength: got 7, want 8"),
-    ("tls.enabled=true", "tls.enabled=true needs certificates"),
-    ("metrics.existingSecret=,metrics.podMonitor.enabled=true", "metrics.podMonitor needs the token of scrapes"),
-    ("nightlyCheck.enabled=true", "nightlyCheck logs in as an administrator"),
-    ("nightlyCheck.schedule=nightly", "at '/nightlyCheck/schedule'"),
-    ("ingress.enabled=true", "at '/ingress/hosts': minItems: got 0, want 1"),
-    ("ingress.hosts={https://registry}", "at '/ingress/hosts/0'"),
-    ("rollout.leaveGraceMs=60000", "set 80 or more"),
-    ("networkPolicy.clients=all", "at '/networkPolicy/clients': got string, want array"),
-]
-
-
-@pytest.mark.parametrize(("given", "reason"), REFUSED, ids=[given for given, _ in REFUSED])
-def test_values_that_do_not_fit_are_refused_with_the_reason(helm: Helm, given: str, reason: str) -> None:
-    assert reason in helm.refusal("three", "--set", given)
-
-
-def test_a_refusal_does_not_repeat_a_secret(helm: Helm) -> None:
-    for given in ("secrets.identityValue=5ecret", "secrets.tokenKey=5ecret", "metrics.token=5ecret"):
-        assert "5ecret" not in helm.refusal("three", "--set", given)
-
-
 # --- the package ----------------------------------------------------------------------------------
 
 
@@ -398,3 +278,28 @@ def test_the_packed_chart_has_the_files_themselves(helm: Helm, tmp_path: Path) -
             assert opened.read() == file.read_bytes()
     assert not [name for name in members if "/ci/" in name]
     assert "kind: PrometheusRule" in helm.text("secured", chart=packed)
+
+
+def test_the_notes_say_what_to_do_next(helm: Helm, tmp_path: Path) -> None:
+    """`helm template` does not print them, so a copy of the chart has them as an object."""
+    chart = tmp_path / "rollcall"
+    shutil.copytree(CHART, chart)
+    shutil.move(chart / "templates" / "NOTES.txt", chart / "files" / "NOTES.txt")
+    wrapped = (
+        'kind: Notes\nmetadata: {name: notes}\ntext: |\n  {{- tpl (.Files.Get "files/NOTES.txt") . | nindent 2 }}\n'
+    )
+    (chart / "templates" / "notes.yaml").write_text(wrapped)
+
+    def notes(shape: str) -> str:
+        objects = [one for one in yaml.safe_load_all(helm.text(shape, chart=chart)) if one]
+        return str(Rendered(objects).one("Notes")["text"])
+
+    three, secured, single, ingress = (notes(shape) for shape in ("three", "secured", "single", "ingress"))
+    assert f"kubectl -n {NAMESPACE} rollout status statefulset/{RELEASE}" in three
+    assert f"kubectl -n {NAMESPACE} exec -it {RELEASE}-0 -- rollcall admin" in three
+    assert "in the Secret rollcall-administrator" in secured
+    assert "https://127.0.0.1:8848/nacos/" in secured
+    assert "auth.enabled is false: anyone who reaches the port can change everything." in single
+    assert "is lost when all pods end" in single
+    assert "https://registry.example.org/nacos/" in ingress
+    assert "The secrets were generated." in ingress

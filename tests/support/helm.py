@@ -16,6 +16,7 @@ RELEASE, NAMESPACE = "rollcall", "registry"
 KUBERNETES = "1.35.0"
 """Helm that Go compiled without its makefile takes the cluster for an old one."""
 TIMEOUT_S = 120
+IDENTITY, TOKEN_KEY = "NACOS_CORE_AUTH_SERVER_IDENTITY_VALUE", "NACOS_CORE_AUTH_PLUGIN_NACOS_TOKEN_SECRET_KEY"
 
 
 def values_of(shape: str) -> Path:
