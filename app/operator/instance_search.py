@@ -317,8 +317,8 @@ def _look_through(
         if not matching:
             return
         parts = [(view, [one for one in instances if id(one) in matching]) for view, instances in parts]
-    for view, instances in parts:
-        found = _passing(naming, asked, view, instances)
+    for view, of_view in parts:
+        found = _passing(naming, asked, view, of_view)
         room = FOUND_MAX - len(result.hits)
         result.complete = result.complete and len(found) <= room
         result.hits += [Hit(view.namespace, view.full_name, one) for one in found[:room]]
