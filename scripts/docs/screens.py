@@ -38,7 +38,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 SERVICES, HOSTS = 300, 10
 TEAMS = ("orders", "billing", "stock", "search", "mail", "users", "reports", "routes", "prices", "images")
-GRPC_OFFSET = 1_000
+PORT, GRPC_OFFSET = 8_080, 1_000
 SETTLE_S = 120.0
 TIMEOUT_MS = 60_000
 STATES = ("empty", "full", "divergent", "down", "killed", "drained")
@@ -106,17 +106,20 @@ def fill(members: ClusterProcesses) -> None:
     first = members.members[0].client
     metadata = json.loads(LONG)
     for number in range(SERVICES):
-        namespace = {"namespaceId": "dev"} if number % 10 == 9 else {}
+        namespace: dict[str, str | int] = {"namespaceId": "dev"} if number % 10 == 9 else {}
         for host in range(HOSTS):
             zone = ("berlin", "paris", "rome")[host % 3]
             more = {"zone": zone, "version": f"1.{number % 7}.{host % 2}", "pod": f"{name_of(number)}-{host:x}7f9c-x2k"}
-            values = {"clusterName": "gray" if number % 5 == 0 and host > 7 else "DEFAULT", **namespace}
+            values: dict[str, str | int] = {
+                "clusterName": "gray" if number % 5 == 0 and host > 7 else "DEFAULT",
+                **namespace,
+            }
             if number % 40 == 3 and host < 2:
                 more["preserved.heart.beat.timeout"] = "3000"  # without beats it is unhealthy soon
             if number % 50 == 4 and host == 0:
                 values |= {"enabled": "false"}
             answer = first.register(
-                name_of(number), address_of(number, host), metadata=json.dumps(metadata | more), **values
+                name_of(number), address_of(number, host), PORT, metadata=json.dumps(metadata | more), **values
             )
             assert answer.status == 200, answer.body
     for name in ("retired-1", "retired-2", "a-service-with-a-rather-long-name-as-generated-by-some-deployment-tools"):

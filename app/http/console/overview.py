@@ -11,7 +11,6 @@ from app.http.console.curve import SMALL
 from app.http.console.page import ConsolePage, page_route
 from app.http.console.problems import problems_of
 from app.http.console.service_pages import SEARCH
-from app.operator.switch_effects import TURNS_AWAY, effects
 
 OWNED_MAX = 1_000
 """The most services whose owners are counted for each page."""
@@ -37,7 +36,6 @@ def overview(page: ConsolePage) -> Reply:
         node_status=absences.get(page.services.cluster.self_address, status),
         members=[_member(one, facts) for one in members],
         up=sum(one["state"] == "UP" and one["address"] not in absences for one in members),
-        turns_away=any(name in TURNS_AWAY for name, _, _ in effects(page.services.durable.switches)),
         planned=len(absences),
         facts=facts,
         agreement=facts.agreement() if facts else None,

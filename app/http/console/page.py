@@ -20,7 +20,7 @@ from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
 from app.http.console.shown_texts import DONE, age_text, number_text, time_text
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_NAMESPACE
-from app.operator.switch_effects import effects
+from app.operator.switch_effects import TURNS_AWAY, effects
 
 FOLDER = Path(__file__).parent
 HTML = "text/html; charset=utf-8"
@@ -136,6 +136,7 @@ class ConsolePage:
     def show(self, template: str, title: str, *, status: int = 200, nav: str = "", **values: Any) -> Reply:
         """Return the page of a template. ``nav``: its place in the navigation."""
         services = self.services
+        harmful = effects(services.durable.switches) if self.call.user or not services.access.enabled else []
         entries = [
             (name, text, path)
             for name, text, path, for_admins in NAV
@@ -156,7 +157,8 @@ class ConsolePage:
             "form_token": form_token(self.cookie),
             "done": DONE.get(self.text("done"), ""),
             "namespace": self.namespace,
-            "harmful": effects(services.durable.switches) if self.call.user or not services.access.enabled else [],
+            "harmful": harmful,
+            "turns_away": any(name in TURNS_AWAY for name, _, _ in harmful),
             "now_ms": services.wall_ms(),
             "live": "",
             "may_search": not services.access.enabled or bool(self.call.user),

@@ -430,6 +430,8 @@ def test_pages_show_all_while_a_switch_turns_clients_away(browser: Browser, node
         assert answer.status_code == 200, path
         assert "Members refuse all calls of clients" in answer.text
     assert "10.0.0.1:8080" in browser.get("/console/find", text="10.0.0.1").text
+    for path in ("/", "/console/members"):
+        assert "refuses clients" in browser.get(path).text, "a member that is UP is not well then"
 
 
 def test_a_node_whose_reads_are_refused_does_not_show_an_empty_list(browser: Browser, node: FakeNode) -> None:
