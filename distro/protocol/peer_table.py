@@ -111,5 +111,8 @@ class PeerTable:
 
     def types_for(self, peer: str) -> tuple[str, ...]:
         """Return the resource types of which the peer gets data."""
-        kind = self._members.kind(peer)
-        return tuple([name for name, part in self._parts.components.items() if kind in part.taken_by])
+        member = self._members.get(peer)
+        if member is None:
+            return ()
+        kind, has, parts = member.kind, member.capabilities, self._parts.components.items()
+        return tuple([name for name, part in parts if kind in part.taken_by and (not part.needs or part.needs in has)])
