@@ -254,13 +254,13 @@ def build_components(
     small_sends = SmallSends(list_agent, clock)
     return {
         INSTANCE_LIST: Component(list_store, domain.instance_codec, list_agent, small_sends, deltas=list_store),
+        FOREIGN: foreign_component(domain.foreign, ForeignAgent(**agent_parts(ForeignCodec()), resource_type=FOREIGN)),
         RECORDS: Component(
             domain.records,
             RecordCodec(),
             DistroHttpAgent(**agent_parts(RecordCodec()), resource_type=RECORDS),
             taken_by=frozenset({MemberKind.OWN}),
         ),
-        FOREIGN: foreign_component(domain.foreign, ForeignAgent(**agent_parts(ForeignCodec()), resource_type=FOREIGN)),
         CLIENTS: client_component(
             domain, settings.self_address, made.reader.has_left, over_grpc or over_http, over_grpc
         ),

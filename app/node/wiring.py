@@ -66,8 +66,8 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFronten
     on(ForeignChanged, on_service(push, grpc))
     if (sync := engine.sync) is not None:
         on(RecordChanged, lambda event: sync(DistroKey(RECORDS, event.key)))
-        on(ForeignWritten, lambda event: sync(DistroKey(FOREIGN, event.key)))
         on(ClientChanged, lambda event: sync(DistroKey(CLIENTS, client_key(event.client_id))))
+        on(ForeignWritten, lambda event: sync(DistroKey(FOREIGN, event.key)))
         on(ClientDisconnect, on_client_gone(sync))
         on(ServicePushed, on_pushed(engine))
     if grpc is not None:
