@@ -29,6 +29,7 @@ FUNCTION_LINES_MAX = 60
 THREAD_OWNERS = {
     "distro/engine/runtime.py",
     "distro/engine/mailbox.py",
+    "app/links/link_thread.py",
     "app/members/member_ips.py",
     "app/members/member_lookup.py",
     "app/background/timers.py",

@@ -20,6 +20,7 @@ class LimitSettings:
     persistent_instances: int
     metadata_bytes: int
     overrides: int
+    foreign_instances: int
     clusters_per_service: int
     record_bytes: int
     subscribers: int
@@ -81,6 +82,12 @@ ROWS: dict[str, LimitRow] = {
         COUNT_MAX,
         50_000,
         "Instances that operators changed, in total; each change is a record on every member's disk.",
+    ),
+    "foreign_instances": LimitRow(
+        1,
+        10_000_000,
+        200_000,
+        "Instances that links to other clusters bring, in total; a service that would add more is not taken.",
     ),
     "clusters_per_service": LimitRow(
         0, COUNT_MAX, 128, "Clusters of one service with their own settings; a write that would add another is refused."

@@ -26,6 +26,7 @@ from app.config.identity_settings import (
     needs_identity,
 )
 from app.config.limit_settings import LIMIT_KEYS, LIMITS, LimitSettings
+from app.config.link_settings import CLUSTER_ID, LinkSource, is_link_key, link_source
 from app.config.lookup_settings import (
     LEAVE_GRACE,
     LOOKUP_KEYS,
@@ -55,6 +56,7 @@ ALL_KEYS: tuple[Key[Any], ...] = (
     *GUARD_KEYS,
     *NAME_KEYS,
     *DNS_KEYS,
+    CLUSTER_ID,
     *LIMIT_KEYS,
     *OBSERVABILITY_KEYS,
 )
@@ -114,6 +116,8 @@ class Settings:
     """The settings of HTTPS; None while the HTTP port is plain."""
     dns: DnsSettings | None
     """The settings of the DNS server; None without one."""
+    links: LinkSource
+    """The links to other clusters, which are read again while the node runs."""
     limits: LimitSettings
     told: Observability
     """The settings of metrics and logs."""
@@ -183,6 +187,8 @@ class _Sources:
         snakes = [snake(name) for name in names]
         for given in (self.overrides, self.environ, self.properties):
             for name in sorted(given):
+                if is_link_key(name):
+                    continue
                 snaked = given is self.environ and name.startswith(snake(_OURS)) and not is_no_setting(name)
                 known = snakes if snaked else names
                 if (snaked or name.startswith(_OURS)) and name not in known:
@@ -246,14 +252,14 @@ def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[s
         rpc=rpc_settings(sources.get, sources.origin, port),
         http_tls=http_tls(sources.get, sources.origin),
         dns=dns_settings(sources.get, host, port),
+        links=_links(sources),
         limits=LimitSettings(**{name: sources.get(key) for name, key in LIMITS.items()}),
         told=observability(sources.get, sources.get(keys.DATA_DIR)),
         warnings=(
             *sources.warnings(),
             *_member_warnings(standalone, listed or (), self_address),
             *tls_warnings(sources.get, standalone),
-            *_exposure_warnings(host, port),
-            *dns_warnings(sources.get, has_users=sources.get(AUTH_ENABLED)),
+            *_exposure_warnings(sources, host, port),
             *(() if standalone else identity_warnings(members, host, identity, without=without_identity)),
         ),
     )
@@ -329,6 +335,13 @@ def _read_properties(file: Path) -> dict[str, str]:
         raise SettingError(f"{file} cannot be read: {error}") from None
 
 
+def _links(sources: _Sources) -> LinkSource:
+    """Return the sources of the links' settings, which are checked here for the first time."""
+    links = link_source(sources.overrides, sources.environ, sources.file, sources.get(CLUSTER_ID))
+    links.read()
+    return links
+
+
 def _auth(sources: _Sources) -> AuthSettings | None:
     if not sources.get(AUTH_ENABLED):
         return None
@@ -360,7 +373,8 @@ def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: st
         )
 
 
-def _exposure_warnings(host: str, port: int) -> Iterator[str]:
+def _exposure_warnings(sources: _Sources, host: str, port: int) -> Iterator[str]:
+    yield from dns_warnings(sources.get, has_users=sources.get(AUTH_ENABLED))
     if not is_loopback(host):
         where = f"LISTENING ON {join_address(host, port)} WITHOUT USERS"
         yield f"{where}: everyone who reaches this port can read and change the registry."

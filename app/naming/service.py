@@ -294,7 +294,7 @@ class NamingService:
     def hot_detail(self, namespace: str, service: str, ip: str, port: int, cluster: str) -> Instance | None:
         """As ``detail``, at a cost that does not grow with the service; None for cases that need ``detail``."""
         found = self._table.get(namespace, service)
-        if found is None or found.hidden or found.published or found.overrides:
+        if found is None or found.hidden or found.published or found.overrides or found.foreign:
             return None
         persistent, stored = found.persistent.get(key := keys.instance_key(ip, port, cluster)), found.stored.get(key)
         return persistent if persistent is not None else stored.instance if stored is not None else None
@@ -321,7 +321,8 @@ class NamingService:
         found = self._table.get(namespace, service)
         if found is None:
             return 0
-        return len(found.stored) + len(found.persistent) + found.published_count
+        foreign = sum([len(part.shown) for part in (found.foreign or {}).values()])
+        return len(found.stored) + len(found.persistent) + found.published_count + foreign
 
     def list_answer(self, namespace: str, service: str, variant: Variant) -> ListAnswer | None:
         """Return the v1 list of a service, from the cache or rendered; None for an unknown service."""

@@ -1,5 +1,6 @@
 """Builds the threads beside the engine: the timer with all periodic work, health checks and the UDP push."""
 
+import hashlib
 import logging
 import random
 import secrets
@@ -16,6 +17,8 @@ from app.background.timers import NamingTimer, Tick
 from app.config.observability import JSON
 from app.config.settings import Settings
 from app.http.api.answers import refuses_beats
+from app.links.feed import Feed
+from app.links.node_links import NodeLinks
 from app.machine.limits.node_limits import Limits
 from app.machine.process.announce import announce, ready_text
 from app.machine.process.machine_watch import MachineWatch
@@ -26,6 +29,7 @@ from app.naming.health.beat_check import HealthCheckGate
 from app.naming.health.checks import Check, CheckBoard, CheckedCluster, checked_clusters
 from app.naming.push.udp_subscribers import UdpSubscribers
 from app.naming.records.override_expiry import ExpiryGate, OverrideExpiry
+from app.naming.registry.foreign_table import ForeignTable
 from app.node.node_parts import Background, Domain, Engine, NodeKinds
 from app.replication.address_client_type import HTTP_CLIENTS
 from app.replication.client_type import CLIENTS
@@ -53,6 +57,30 @@ def udp_subscribers(limits: Limits) -> UdpSubscribers:
     return UdpSubscribers(draw=lambda: secrets.randbits(32), tally=limits.subscribers)
 
 
+def build_links(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> NodeLinks:
+    """Make the links to other clusters, and the feed for those that follow this one; no thread runs yet."""
+
+    def own_cluster() -> str:
+        if settings.links.cluster_id:
+            return settings.links.cluster_id
+        listed = ",".join(sorted(one.address for one in engine.cluster.members()))
+        return f"members-{hashlib.blake2b(listed.encode(), digest_size=6).hexdigest()}"
+
+    def part() -> tuple[int, int] | None:
+        view = engine.reader.view
+        mapper = view.mappers.own_kind
+        if mapper.standalone:
+            return 0, 1
+        if not view.serving or mapper.self_address not in mapper.servers:
+            return None
+        return mapper.servers.index(mapper.self_address), len(mapper.servers)
+
+    table, now_ms = domain.registry.table, clock.monotonic_ms
+    feed = Feed(table, domain.notify.subscribe, now_ms)
+    foreign = ForeignTable(table)
+    return NodeLinks(settings.links, feed, domain.foreign, foreign, clock, own_cluster, domain.writer, part)
+
+
 def build_push(domain: Domain, clock: Clock, subscribers: UdpSubscribers) -> UdpPusher:
     """Make the UDP push."""
     return UdpPusher(
@@ -73,6 +101,7 @@ def build_background(
     setup: SetupSecret | None,
     checker: Checker,
     instruments: Instruments,
+    links: NodeLinks,
     kinds: NodeKinds,
 ) -> Background:
     """Make the timer with all periodic work; no thread runs yet."""
@@ -94,6 +123,7 @@ def build_background(
         domain.limits.answers.tick,
         machine.tick,
         domain.count_history.tick,
+        links.tick,
         watch_states(engine, instruments.audit),
         partial(instruments.day.tick, day_sources(domain, engine, push, grpc, instruments)),
     ]

@@ -17,12 +17,14 @@ from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.record_values import check_record
 from app.naming.records.records import Records
+from app.naming.registry.foreign_table import ForeignTable
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.naming.wire.datum_codec import InstanceListCodec
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX
 from app.node.node_parts import Domain, NodeKinds
 from app.operator.instance_history import CountHistory, InstanceHistory
+from app.replication.foreign_type import ForeignStore
 from distro.model.ports import Clock
 from distro.protocol.engine_reader import EngineReader
 
@@ -75,6 +77,14 @@ def build_domain(
         instance_codec=codec,
         limits=limits,
         warm_store=kinds.warm_store(settings.data_dir, codec, registry.lists.datums, clock.wall_ms),
+        foreign=ForeignStore(
+            writer,
+            ForeignTable(registry.table),
+            notify.publish,
+            clock.monotonic_ms,
+            settings.distro.tombstone_slack_ms,
+            settings.limits.foreign_instances,
+        ),
         history=history,
         count_history=CountHistory(registry.table.totals, clock.wall_ms),
     )

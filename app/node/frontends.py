@@ -18,6 +18,7 @@ from app.http.api.answers import text_reply
 from app.http.api.call import Reply, Services
 from app.http.api.parse_memo import WRITES_KEPT_MAX, ParseMemo
 from app.http.api.stats import HttpStats
+from app.links.node_links import NodeLinks
 from app.machine.process.config_call_log import ConfigCallLog
 from app.machine.process.counters import Counters, ProcessLoad
 from app.machine.process.loop_parts import LoopPauses
@@ -101,7 +102,7 @@ def count_engine(domain: Domain, engine: Engine) -> Counters:
 
 def build_frontends(
     settings: Settings, clock: Clock, domain: Domain, engine: Engine, push: UdpPusher, counters: Counters,
-    instruments: Instruments, checker: Checker, over_grpc: GrpcSubscriptions,
+    instruments: Instruments, checker: Checker, over_grpc: GrpcSubscriptions, links: NodeLinks,
 ) -> tuple[Services, GrpcFrontend | None]:  # fmt: skip
     """Make all that HTTP uses, and the gRPC frontend, None for none. ``counters`` gets those of all parts."""
     http, calls, limits = HttpStats(), ConfigCallLog(), domain.limits
@@ -139,6 +140,7 @@ def build_frontends(
         pauses=pauses,
         clients=domain.clients,
         loop_frontends=tuple(one for one in (grpc, dns) if one is not None),
+        links=links,
         loader=grpc.loader if grpc else None,
         counters=counters,
         config_calls=calls,

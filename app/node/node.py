@@ -15,7 +15,7 @@ from app.machine.tls.node_tls import build_tls
 from app.metrics.audit_trail import NODE as BY_NODE
 from app.metrics.instruments import Instruments
 from app.naming.registry.registry import Registry
-from app.node.background import build_background, build_checker, build_push, udp_subscribers
+from app.node.background import build_background, build_checker, build_links, build_push, udp_subscribers
 from app.node.domain import build_domain, build_registry
 from app.node.frontends import build_frontends, count_engine
 from app.node.node_engine import build_engine, make_engine
@@ -70,13 +70,18 @@ def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> 
     checker = build_checker(settings, domain, engine, clock)
     counters = count_engine(domain, engine)
     counters.add(instruments.counters)
-    services, grpc = build_frontends(settings, clock, domain, engine, push, counters, instruments, checker, over_grpc)
-    setup = services.access.setup
-    background = build_background(settings, clock, domain, engine, push, grpc, setup, checker, instruments, kinds)
+    links = build_links(settings, clock, domain, engine)
+    services, grpc = build_frontends(
+        settings, clock, domain, engine, push, counters, instruments, checker, over_grpc, links
+    )
+    background = build_background(
+        settings, clock, domain, engine, push, grpc, services.access.setup, checker, instruments, links, kinds
+    )
     counters.add(partial(asdict, engine.tls.stats))
     counters.add(lambda: {"lists_held_back": registry.lists.held_back})
     counters.add(partial(asdict, domain.notify.stats))
     counters.add(domain.limits.counters)
+    counters.add(links.counters)
     counters.add(lambda: count_identity(engine))
     counters.add(lambda: {"checks_unwritten": checker.unwritten, "checks_refused": checker.refused})
     counters.add(partial(asdict, background.machine.stats))
@@ -175,7 +180,8 @@ class Node:
             engine.lookup.close()
         engine.cluster.leave()
         self.services.drains.stop()
-        ended = engine.runtime.stop(timeout_s)
+        ended = self.services.links.stop()
+        ended = engine.runtime.stop(timeout_s) and ended
         ended = background.timer.stop(timeout_s) and ended
         background.checker.stop()
         background.overrides.stop()

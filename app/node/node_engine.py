@@ -31,6 +31,7 @@ from app.replication.address_client_type import HTTP_CLIENTS, http_client_compon
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
 from app.replication.client_type import CLIENTS, ClientCodec, ClientStore, client_key
+from app.replication.foreign_type import FOREIGN, ForeignAgent, ForeignCodec, ForeignStore
 from app.replication.http_peers import NodeReplication
 from app.replication.instance_list_type import INSTANCE_LIST, InstanceListAgent, InstanceListStore
 from app.replication.large_bodies import LargeBodies
@@ -39,7 +40,7 @@ from app.replication.record_type import RECORDS, RecordCodec
 from app.replication.service_heal import ServiceHealer
 from distro.engine.engine import DistroEngine
 from distro.model.ports import Clock, Component, DatumCodec, DistroCallbackAgent, DistroTransportAgent
-from distro.model.types import DistroKey, MemberKind
+from distro.model.types import CAPABILITY_LINKS, DistroKey, MemberKind
 from distro.protocol.engine_reader import EngineReader
 from distro.receive.call_times import CallDeadlines
 from distro.wire.http_agent import DistroHttpAgent
@@ -251,6 +252,7 @@ def build_components(
     small_sends = SmallSends(list_agent, clock)
     return {
         INSTANCE_LIST: Component(list_store, domain.instance_codec, list_agent, small_sends, deltas=list_store),
+        FOREIGN: foreign_component(domain.foreign, ForeignAgent(**agent_parts(ForeignCodec()), resource_type=FOREIGN)),
         RECORDS: Component(
             domain.records,
             RecordCodec(),
@@ -277,6 +279,11 @@ def client_agents(
         return None, None
     parts = over_http, links, ClientCodec(), clock, cluster.release, settings.rpc.cluster.message_bytes_max
     return ClientAgent(*parts), NacosClientAgent(*parts)
+
+
+def foreign_component(store: ForeignStore, agent: ForeignAgent) -> Component:
+    """Make the resource type of what links to other clusters bring."""
+    return Component(store, ForeignCodec(), agent, taken_by=frozenset({MemberKind.OWN}), needs=CAPABILITY_LINKS)
 
 
 def client_component(

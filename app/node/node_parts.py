@@ -44,6 +44,7 @@ from app.peers.grpc_links import GrpcLinks
 from app.peers.small_datums import SmallSends
 from app.replication.address_clients import HttpClients
 from app.replication.client_receiver import ClientReceiver
+from app.replication.foreign_type import ForeignStore
 from app.replication.http_peers import NodeReplication
 from app.replication.service_heal import ServiceHealer
 from distro.engine.engine import ENGINE, EngineKinds
@@ -110,6 +111,8 @@ class Domain:
     instance_codec: InstanceListCodec
     limits: Limits
     warm_store: WarmStore
+    foreign: ForeignStore
+    """The instances that links to other clusters brought."""
     history: InstanceHistory
     """The ends of instances here, for those who ask later."""
     count_history: CountHistory

@@ -13,6 +13,8 @@ from app.naming.model.events import (
     ClientDisconnect,
     ClientReturned,
     ClientWithdrawn,
+    ForeignChanged,
+    ForeignWritten,
     HealthChanged,
     HealthChecked,
     InstanceHealed,
@@ -28,6 +30,7 @@ from app.naming.push.udp_subscribers import UdpSubscribers
 from app.node.node_parts import Domain, Engine
 from app.operator.instance_history import InstanceHistory
 from app.replication.client_type import CLIENTS, client_key
+from app.replication.foreign_type import FOREIGN
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.record_type import RECORDS
 from app.rpc.frontend import GrpcFrontend
@@ -60,9 +63,11 @@ def subscribe(domain: Domain, engine: Engine, push: UdpPusher, grpc: GrpcFronten
     on = domain.notify.subscribe
     on(InstancesChanged, on_instances(domain, engine, push, grpc))
     on(ServiceChanged, on_service(push, grpc))
+    on(ForeignChanged, on_service(push, grpc))
     if (sync := engine.sync) is not None:
         on(RecordChanged, lambda event: sync(DistroKey(RECORDS, event.key)))
         on(ClientChanged, lambda event: sync(DistroKey(CLIENTS, client_key(event.client_id))))
+        on(ForeignWritten, lambda event: sync(DistroKey(FOREIGN, event.key)))
         on(ClientDisconnect, on_client_gone(sync))
         on(ServicePushed, on_pushed(engine))
     if grpc is not None:
@@ -101,11 +106,11 @@ def on_instances(
     return handle
 
 
-def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceChanged], None]:
+def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceChanged | ForeignChanged], None]:
     """Return the handler of a changed service, whose subscribers are told."""
     pushers = pushers_of(push, grpc)
 
-    def handle(event: ServiceChanged) -> None:
+    def handle(event: ServiceChanged | ForeignChanged) -> None:
         key = event.namespace, event.service
         for one in pushers:
             if one.arriving or one.has(key):

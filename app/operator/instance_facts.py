@@ -96,11 +96,13 @@ class InstanceFacts:
             "override": self._override(asked),
             "published": [],
             "publishedCount": 0,
+            "foreign": [],
             "shown": None,
         }
         if service is not None:
             self._add_listed(found, asked, service, now_ms)
             self._add_published(found, asked, service)
+            found["foreign"] = _foreign(asked, service, now_ms)
             found["shown"] = _shown(asked, service)
         self._add_persistent(found, asked, service, now_ms)
         found["history"] = [
@@ -302,6 +304,27 @@ def _shown(asked: AskedInstance, service: Service) -> Facts | None:
         "protectThreshold": view.protect_threshold,
         "rewritten": protects and one.enabled and not one.healthy,
     }
+
+
+def _foreign(asked: AskedInstance, service: Service, now_ms: int) -> list[Facts]:
+    """Return the links that brought the instance, by name, and since when each is silent."""
+    found: list[Facts] = []
+    for name, part in sorted((service.foreign or {}).items()):
+        for key, one in part.shown.items():
+            if one.key == asked.key:
+                silent_ms = None if part.stale_ms is None else max(now_ms - part.stale_ms, 0)
+                found.append(
+                    {
+                        "link": name,
+                        "origin": part.origin,
+                        "statedBy": _member_of(part.run),
+                        "healthy": one.healthy,
+                        "stale": silent_ms is not None,
+                        "silentMs": silent_ms,
+                        "kept": key in part.kept,
+                    }
+                )
+    return found
 
 
 def _check(last: LastCheck, now_ms: int) -> Mapping[str, Any]:

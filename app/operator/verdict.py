@@ -16,7 +16,7 @@ BEAT_NEAR_MS = 2_000
 def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return the verdict, and the differences, as sentences. ``silent``: the members that did not answer."""
     absent = sorted(silent)
-    verdict = [*_owners(told), *_listed(told), *_published(told), *_persistent(told)]
+    verdict = [*_owners(told), *_listed(told), *_published(told), *_persistent(told), *_foreign(told)]
     if not any(_has_any(one) for one in told.values()):
         verdict.extend(_gone(told))
     verdict.extend(_override(told))
@@ -34,7 +34,8 @@ def elsewhere_words(places: Iterable[InstancePlace]) -> list[str]:
 
 
 def _has_any(one: Facts) -> bool:
-    return bool(one["listed"] or one["published"] or one["persistent"] or one["heldBack"])
+    held = one["listed"] or one["published"] or one["persistent"] or one["heldBack"]
+    return bool(held or one.get("foreign"))  # a member of an earlier release has no links
 
 
 def _by(told: Told, name: str) -> dict[str, Any]:
@@ -141,6 +142,25 @@ def _persistent(told: Told) -> list[str]:
     said = [f"A persistent instance, held by {_names(held)}; {', '.join(owners)} checks it, and it is {health}."]
     if one["unhealthyBecause"]:
         said.append(f"Unhealthy because: {one['unhealthyBecause']}.")
+    return said
+
+
+def _foreign(told: Told) -> list[str]:
+    """Return the links that brought the instance from other clusters."""
+    said = []
+    links = {each["link"]: each for one in told.values() for each in one.get("foreign", ())}
+    for name, one in sorted(links.items()):
+        links_at = {address: {each["link"] for each in facts.get("foreign", ())} for address, facts in told.items()}
+        at = _names(address for address, names in links_at.items() if name in names)
+        health = "healthy" if one["healthy"] else "UNHEALTHY"
+        said.append(
+            f"Registered in the cluster {one['origin']}, and brought by the link {name} to {at}; it is {health} there, "
+            f"as {one['statedBy']} says."
+        )
+        if one["stale"]:
+            said.append(f"The link {name} is silent for {_span(one['silentMs'])}: this is its last word.")
+        elif one["kept"]:
+            said.append(f"The cluster {one['origin']} does not have it at the moment, and gave no word of a removal.")
     return said
 
 

@@ -12,6 +12,8 @@ from app.naming.model.keys import CLIENT_KEY_PREFIX, EPHEMERAL_PREFIX, parse_dat
 from app.naming.model.nacos_errors import NoRight
 from app.naming.records.record_keys import parse_record_key
 from app.replication.client_type import CLIENTS
+from app.replication.foreign_type import FOREIGN
+from app.replication.foreign_type import PREFIX as FOREIGN_PREFIX
 from app.replication.instance_list_type import INSTANCE_LIST
 from app.replication.large_bodies import LargeBodies
 from app.replication.nacos_1_names import NacosOneNames
@@ -303,6 +305,8 @@ def _by_type(entries: Mapping[str, T]) -> dict[str, dict[str, T]]:
             parts.setdefault(INSTANCE_LIST, {})[key] = entry
         elif key.startswith(CLIENT_KEY_PREFIX):
             parts.setdefault(CLIENTS, {})[key] = entry
+        elif key.startswith(FOREIGN_PREFIX):
+            parts.setdefault(FOREIGN, {})[key] = entry
         elif parse_record_key(key) is not None:
             parts.setdefault(RECORDS, {})[key] = entry
     return parts

@@ -40,6 +40,7 @@ from app.tools.command.registry import (
     events_command,
     find_command,
     instances_command,
+    links_command,
     members_command,
     namespaces_command,
     operate_command,
@@ -148,6 +149,7 @@ def make_parser() -> argparse.ArgumentParser:
     instances_command.add_to(commands)
     find_command.add_to(commands)
     members_command.add_to(commands)
+    links_command.add_to(commands)
     clients_command.add_to(commands)
     namespaces_command.add_to(commands)
     switches_command.add_to(commands)

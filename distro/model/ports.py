@@ -143,6 +143,8 @@ class Component:
     taken_by: frozenset[MemberKind] = frozenset({MemberKind.OWN, MemberKind.NACOS_1})
     """The kinds of members that get this type. Its keys are spread over members of our own kind, and over members of
     Nacos 1.4 if these take it. A type that our own kind does not take is loaded from nobody."""
+    needs: str = ""
+    """The capability that a member must have to get this type; empty for none."""
     owned_by_writer: bool = False
     """Each key belongs for ever to the member that wrote it first, which is the store's tag; nobody claims it.
 

@@ -251,13 +251,16 @@ CAPABILITY_OVERRIDES = "overrides"
 """The member keeps operators' changes of instances as records; follows from its wire version."""
 CAPABILITY_HTTP_V3 = "http-v3"
 """The member answers calls of HTTP v3; follows from its wire version."""
-WIRE_VERSION = 5
+CAPABILITY_LINKS = "links"
+"""The member takes instances of linked clusters as a resource type; follows from its wire version."""
+WIRE_VERSION = 6
 """The version of the messages between our own members; each report names it. A report without one means version 1."""
 SINCE_WIRE_VERSION: Mapping[int, frozenset[str]] = {
     2: frozenset({CAPABILITY_DIGESTS, CAPABILITY_DELTAS}),
     3: frozenset({CAPABILITY_CLAIMS}),
     4: frozenset({CAPABILITY_WRITE_BATCHES}),
     5: frozenset({CAPABILITY_OVERRIDES, CAPABILITY_HTTP_V3}),
+    6: frozenset({CAPABILITY_LINKS}),
 }
 """The capabilities that follow from a wire version, and that a member therefore does not name."""
 CAPABILITY_CLIENTS_ONLY = "clients-only"

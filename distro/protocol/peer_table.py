@@ -110,10 +110,12 @@ class PeerTable:
         return known and self._parts.rules.compares_digests
 
     def takes(self, peer: str, resource_type: str) -> bool:
-        """Return whether the peer, of the kind that it is now, gets data of the resource type."""
-        return self._members.kind(peer) in self._parts.components[resource_type].taken_by
+        """Return whether the peer, as it is now, gets data of the resource type: by its kind and its capabilities."""
+        member, part = self._members.get(peer), self._parts.components[resource_type]
+        if member is None or member.kind not in part.taken_by:
+            return False
+        return not part.needs or part.needs in member.capabilities
 
     def types_for(self, peer: str) -> tuple[str, ...]:
         """Return the resource types of which the peer gets data."""
-        kind = self._members.kind(peer)
-        return tuple([name for name, part in self._parts.components.items() if kind in part.taken_by])
+        return tuple([name for name in self._parts.components if self.takes(peer, name)])

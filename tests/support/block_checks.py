@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from app.config import settings_keys
 from app.config.client_config import FILE_VARIABLE, read_client_config
+from app.config.link_settings import LinkSource, is_link_key
+from app.config.settings import ALL_KEYS
 from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
 from app.rpc.server.limits import parse_rule
@@ -75,12 +76,19 @@ def check_yaml(one: Snippet, folder: Path) -> None:
 
 def check_properties(one: Snippet, _: Path) -> None:
     """Settings, each of which is one of ours where its name says so."""
-    ours = {name for key in settings_keys.KEYS for name in key.names}
+    ours, of_links = {name for key in ALL_KEYS for name in key.names}, {}
     for line in one.text.splitlines():
+        if not line or line.startswith("#"):
+            continue
         name, sign, value = line.partition("=")
         assert sign, line
         assert value, line
-        assert not name.startswith(("rollcall.", "nacos.")) or name in ours, name
+        if is_link_key(name):
+            of_links[name] = value
+        else:
+            assert not name.startswith(("rollcall.", "nacos.")) or name in ours, name
+    servers = {f"{name.rpartition('.')[0]}.servers": "10.1.0.1" for name in of_links}
+    LinkSource(((servers | of_links, one.page),)).read()
 
 
 def check_ini(one: Snippet, _: Path) -> None:

@@ -22,6 +22,8 @@ from app.http.api.call import Forward, Reply
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import ParseMemo
 from app.http.api.stats import HttpStats
+from app.links.feed import Feed
+from app.links.node_links import NodeLinks
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.limits.client_addresses import AddressTable
 from app.machine.limits.connection_room import ConnectionRoom
@@ -42,6 +44,7 @@ from app.naming.push.udp_subscribers import Subscriber, UdpPushStats
 from app.naming.records.durable_service import DurableService
 from app.naming.records.projection import Projection
 from app.naming.records.records import Records
+from app.naming.registry.foreign_table import ForeignTable
 from app.naming.registry.registry import Registry
 from app.naming.service import NamingService
 from app.operator.content_checks import ContentChecks
@@ -55,6 +58,7 @@ from app.peers.owner_forwarder import LoopForwarding
 from app.peers.peer_parts import ForwardStats, MemberRequest
 from app.peers.small_datums import LoopCalls
 from app.ports.http_ports import ConnectionLoader, LoopFrontend
+from app.replication.foreign_type import ForeignStore
 from app.tools.simulation.member.disk import MemoryDisk
 from distro.members.mapper import DistroMapper
 from distro.model.types import CAPABILITY_CLIENTS_ONLY, CAPABILITY_VERSIONS, DistroKey, Member, MemberKind, MemberState
@@ -441,6 +445,7 @@ class FakeNode:
     refusals: BeatRefusals = field(init=False)
     loop_frontends: tuple[LoopFrontend, ...] = ()
     loader: ConnectionLoader | None = None
+    links: NodeLinks = field(init=False)
     events: list[Event] = field(default_factory=list)
     config_calls: ConfigCallLog = field(default_factory=ConfigCallLog)
     now_ms: int = 1_000_000
@@ -550,6 +555,10 @@ class FakeNode:
             self,
         )
         self.drains = InstanceDrains(self)
+        foreign = ForeignTable(registry.table)
+        store = ForeignStore(writer, foreign, self.events.append, self._monotonic_ms, 90_000, 1_000)
+        feed = Feed(registry.table, lambda *_: None, self._monotonic_ms)
+        self.links = NodeLinks(self.settings.links, feed, store, foreign, self, lambda: "here", writer, lambda: (0, 1))
         view: Any = SentByPlan()
         self.explainer = InstanceFacts(
             registry.table,

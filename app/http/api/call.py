@@ -24,8 +24,11 @@ from app.http.api.agents import is_peer, is_redirect
 from app.http.api.dump_lines import Dumps
 from app.http.api.parse_memo import CallMemo, ParseMemo
 from app.http.api.stats import HttpStats
+from app.http.api.stream_answers import Events as Events
+from app.http.api.stream_answers import Lines as Lines
 from app.http.input.forms import Parameters
 from app.http.shapes.described import Described
+from app.links.node_links import NodeLinks
 from app.machine.limits.answer_budget import AnswerBudget
 from app.machine.limits.client_addresses import AddressTable, ClientAddress
 from app.machine.limits.connection_room import ConnectionRoom
@@ -245,22 +248,9 @@ class Later:
     after_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class Events:
-    """A stream of server-sent events on the connection, which no thread waits for. Only for hot calls.
-
-    A call that came to Flask gets what there is to tell now, and the stream's end: browsers ask again.
-    """
-
-    topic: tuple[str, ...]
-    """Streams of one topic tell the same: it is read once for all of them."""
-    read: Callable[[], bytes]
-    """The data of an event, one line, as things are now. Called on a thread of a pool; may be called at any time."""
-
-
 OK = Reply()
 DECLINE = Decline()
-Answer = Reply | Forward | Decline | Later | Events
+Answer = Reply | Forward | Decline | Later | Events | Lines
 
 
 def rendered(outcome: Outcome, reply: Reply = OK) -> Answer:
@@ -315,6 +305,7 @@ class Services:
     clients: Clients
     """The clients that keep a gRPC connection, to this node or to another member."""
     loop_frontends: Sequence[LoopFrontend]
+    links: NodeLinks
     loader: ConnectionLoader | None
     """Operators' view of the gRPC connections; None without a gRPC frontend."""
     counters: ReadCounters

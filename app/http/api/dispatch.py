@@ -4,6 +4,7 @@ from app.http.api.answers import is_refused_by_switch_alone, refuse_unless_up
 from app.http.api.call import Call, Decline, Events, Forward, Later, Reply, Route, Services
 from app.http.api.event_stream import single_event
 from app.http.api.rights import check_access
+from app.http.api.stream_answers import LINES_TYPE, Lines
 from app.http.api.user_access import audit_operation
 from app.members.membership import executing_until
 from app.metrics.audit_trail import acting_as
@@ -30,6 +31,8 @@ def answer_call(row: Route, call: Call, services: Services, *, is_page_read: boo
             raise AssertionError(f"{row.endpoint.__name__} declined a call that is not on the loop")
         if isinstance(answer, Events):
             return single_event(answer)
+        if isinstance(answer, Lines):
+            return Reply(200, answer.source.read(is_idle=True) or b"", LINES_TYPE)
         return answer.reply if isinstance(answer, Later) else answer
 
     deadline = call.deadline

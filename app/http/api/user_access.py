@@ -1,5 +1,7 @@
 """The user of a call, whether that user may make it, what the call is about, and its entries in the audit trail."""
 
+from collections.abc import Callable
+
 from app.auth.access_control import AccessControl, Session
 from app.auth.access_rules import AccessRule, Action, Scope, Target
 from app.auth.decision_memo import key_of_call
@@ -169,3 +171,13 @@ def _of_key(key: str) -> Resource:
         return Resource.of_service(DEFAULT_NAMESPACE, key)
     name = rest.partition(NAMESPACE_SPLITTER)[0]
     return Resource.of_service(namespace, name if GROUP_SPLITTER in name else None)
+
+
+def may_read(call: Call, services: Services) -> Callable[[str, str], bool]:
+    """Return the function that tells whether the caller may read a service, by namespace and full name."""
+    if not services.access.enabled:
+        return lambda _namespace, _name: True
+    rights = services.access.table.rights(call.user)
+    if rights.is_admin:
+        return lambda _namespace, _name: True
+    return lambda namespace, name: rights.allows(Action.READ, Resource.of_service(namespace, name))

@@ -20,6 +20,7 @@ from app.http.api.call import (
 from app.http.api.loop_call import LoopCall, run_hot
 from app.http.api.parse_memo import QUERIES_BYTES_MAX, ParseMemo
 from app.http.api.rights import unidentified_reply
+from app.http.api.stream_answers import Lines
 from app.http.server.connection import HttpConnection
 from app.http.server.http_messages import (
     REPEATED_BYTES_MAX,
@@ -31,6 +32,7 @@ from app.http.server.http_messages import (
     is_slow,
 )
 from app.http.server.late_replies import HeldReplies, LiveStreams
+from app.http.server.line_streams import LineStreams
 from app.http.server.pool_calls import REFUSED, PoolCalls, log_access
 from app.http.server.request_reader import path_of
 from app.http.server.wsgi_bridge import WsgiApp
@@ -61,6 +63,7 @@ class RequestAnswers:
         "_held",
         "_hot",
         "_limits_writes",
+        "_lines",
         "_live",
         "_parsed",
         "_pools",
@@ -94,6 +97,7 @@ class RequestAnswers:
         services.small_sends.attach(self._datum_sender)
         self._held = HeldReplies(loop)
         self._live = LiveStreams(loop, self._pools.put_read)
+        self._lines = LineStreams(loop, self._pools.put_read)
 
     def answer(self, connection: HttpConnection, request: AnyRequest) -> Reply | None:
         """Return the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
@@ -150,11 +154,16 @@ class RequestAnswers:
         if isinstance(answer, Later):
             self._held.hold(connection, answer)
             return None
-        if isinstance(answer, Events):
-            return self._live.begin(connection, answer)
+        if isinstance(answer, Events | Lines):
+            return self._begin_stream(connection, answer)
         if row.is_client_write and call.address is not None:
             call.address.give_back()  # the pool counts it
         return self._pools.answer(connection, request, caller, answer.read if isinstance(answer, Decline) else None)
+
+    def _begin_stream(self, connection: HttpConnection, answer: Events | Lines) -> Reply | None:
+        if isinstance(answer, Lines):
+            return self._lines.begin(connection, answer)
+        return self._live.begin(connection, answer)
 
     def _caller_of(self, connection: HttpConnection, request: AnyRequest) -> Caller | Unidentified:
         block = request.block
@@ -206,11 +215,13 @@ class RequestAnswers:
         """Hold nothing for a connection that is closed."""
         self._held.forget(connection)
         self._live.forget(connection)
+        self._lines.forget(connection)
 
     def release(self) -> None:
         """Send the replies that are held, and end the streams of events. May be called twice."""
         self._held.release()
         self._live.end()
+        self._lines.end()
 
     def stop(self) -> None:
         """Begin no more calls."""

@@ -224,6 +224,7 @@ _MEMBER_FACTS = record(
         "override": or_null(facts("What an operator changed, beside what is registered.", enabled=False)),
         "published": array(facts("A client that publishes it.", client="1790000000000_10.0.0.9_41000")),
         "publishedCount": whole(0),
+        "foreign": array(facts("A link to another cluster that brought it.", link="dc-b", origin="dc-b", stale=False)),
         "shown": or_null(facts("What clients are shown.", inLists=True)),
         "history": array(record("InstanceEvent", {"ageMs": MILLISECONDS, "what": text("registered")})),
         "pending": array(record("PendingSend", {"peer": ADDRESS, "what": text("instances"), "is": text("queued")})),

@@ -8,10 +8,10 @@ from typing import Any
 
 from marshmallow import validate
 
-from app.auth.access_rules import LOGGED_IN, READ
-from app.auth.user_rights import Resource
+from app.auth.access_rules import LOGGED_IN
 from app.http.api.answers import json_reply
 from app.http.api.call import Answer, Call, Services, route
+from app.http.api.user_access import may_read
 from app.http.input.fields import Trimmed
 from app.http.input.schemas import (
     CLUSTER_NAME_TEXT,
@@ -124,7 +124,7 @@ def search_instances(call: Call, services: Services) -> Answer:
         values["service"],
         values["cluster"],
     )
-    found = services.searches.run(services.naming, asked, _reader(call, services))
+    found = services.searches.run(services.naming, asked, may_read(call, services))
     key = _key_of(services, asked, values["order"])
     first = (values["page"] - 1) * values["size"]
     page = in_order(
@@ -144,16 +144,6 @@ def search_instances(call: Call, services: Services) -> Answer:
                 "services": [_service(view) for view in found.services],
             }
         )
-
-
-def _reader(call: Call, services: Services) -> Callable[[str, str], bool]:
-    """Return the function that tells whether the caller may read a service, by namespace and full name."""
-    if not services.access.enabled:
-        return lambda _namespace, _name: True
-    rights = services.access.table.rights(call.user)
-    if rights.is_admin:
-        return lambda _namespace, _name: True
-    return lambda namespace, name: rights.allows(READ, Resource.of_service(namespace, name))
 
 
 def _key_of(services: Services, asked: SearchRequest, order: str) -> Key:

@@ -40,6 +40,21 @@ class ServiceChanged:
     service: str
 
 
+@dataclass(frozen=True, slots=True)
+class ForeignChanged:
+    """Readers may see another list of a service, as a link to another cluster brought it."""
+
+    namespace: str
+    service: str
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignWritten:
+    """This member changed what a link brought, under the key of that resource type."""
+
+    key: str
+
+
 REMOVED, UNHEALTHY = "removed", "unhealthy"
 
 
@@ -134,4 +149,6 @@ Event = (
     | ClientWithdrawn
     | ClientReturned
     | ServiceSubscribed
+    | ForeignChanged
+    | ForeignWritten
 )

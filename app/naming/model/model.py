@@ -24,9 +24,7 @@ from app.naming.model.meta import NO_META, ServiceMeta
 from app.naming.model.override import NO_OVERRIDES, Overrides
 from distro.model.types import NO_VERSION, Version, value
 
-BEAT_INTERVAL_MS = 5_000
-BEAT_TIMEOUT_MS = 15_000
-DELETE_TIMEOUT_MS = 30_000
+BEAT_INTERVAL_MS, BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS = 5_000, 15_000, 30_000
 """Source of the three: Nacos 1.4.1 Constants."""
 SHORTEST_TIMEOUT_MS = min(BEAT_TIMEOUT_MS, DELETE_TIMEOUT_MS)
 WEIGHT_MAX = 10_000.0
@@ -268,6 +266,7 @@ class Service:
         "clusters",
         "dropped",
         "due_ms",
+        "foreign",
         "full_name",
         "hidden",
         "id_allocator",
@@ -314,7 +313,6 @@ class Service:
         """When this node became the writer: the health check counts silence from this time at the earliest."""
         self.due_ms = 0
         """The time of the next health check. A beat only postpones it, so beats do not change it.
-
         A change that may bring it forward lowers it, under the lock and after the change itself.
         """
         self.shortest_timeout_ms = NOT_DUE_MS
@@ -335,6 +333,8 @@ class Service:
         """Publications by client id; None until the first."""
         self.published_count = 0
         """The number of instances in ``published``. An address of several clients counts once for each."""
+        self.foreign: Mapping[str, Any] | None = None
+        """The ``ForeignPart`` of each link, by its name; None without any."""
         self.overrides: Overrides = NO_OVERRIDES
         """Operators' changes, which a view puts over all sources."""
         self.id_allocator: IdAllocator | None = None  # made with the first numeric id in a large service

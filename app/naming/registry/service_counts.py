@@ -29,7 +29,7 @@ def counts_of(services: Iterable[Service], responsible: Callable[[str], bool]) -
 
 def count_of(service: Service) -> int:
     """Return the number of a service's instances, each address once."""
-    if service.published:
+    if service.published or service.foreign:
         return len(view_of(service).instances)
     return len(service.stored) + len(service.persistent)
 
@@ -49,7 +49,7 @@ def unhealthy_of(service: Service) -> int:
 
 
 def _count_unhealthy(service: Service) -> int:
-    if service.published or service.overrides:
+    if service.published or service.overrides or service.foreign:
         return sum(map(is_unhealthy, view_of(service).instances))
     listed = [one.instance for one in list(service.stored.values()) if not one.usual]
     return sum(map(is_unhealthy, listed)) + sum(map(is_unhealthy, list(service.persistent.values())))

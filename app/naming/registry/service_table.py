@@ -222,7 +222,7 @@ class ServiceTable:
 
     def hide_if_dropped(self, service: Service) -> None:
         """Hide a removed service if it has nothing left that readers see. Its tombstones are kept for the peers."""
-        if not service.dropped or service.stored or service.persistent or service.published or service.meta is not None:
+        if not service.dropped or service.stored or service.meta is not None or _is_held_beside_list(service):
             return
         service.hidden = True
         self._unlist(service)
@@ -233,7 +233,7 @@ class ServiceTable:
         """Forget a service without list, description, persistent, published or retained instances."""
         if self._keep_empty and not service.dropped:
             return
-        kept = service.meta or service.persistent or service.published or service.retained
+        kept = service.meta or service.retained or _is_held_beside_list(service)
         # The health check may hold a service that was dropped since, and whose name another one has by now.
         if service.version == NO_VERSION and not kept and self._services.get(service.key) is service:
             self._drop(service)
@@ -266,7 +266,8 @@ class ServiceTable:
         """
         with self.lock:
             published = service.published
-            if self._keep_empty or service.version != NO_VERSION or published or published is None or service.stored:
+            held = published is None or service.stored or _is_held_beside_list(service)
+            if self._keep_empty or service.version != NO_VERSION or held:
                 return NOT_DUE_MS
             due_ms = service.changed_ms + self._linger_ms + 1
             if now_ms < due_ms:
@@ -380,5 +381,10 @@ def _held(service: Service) -> int:
 
 def _is_retained_only(service: Service) -> bool:
     """Return whether a service has nothing left but retained instances."""
-    known = service.stored or service.persistent or service.published or service.meta is not None
+    known = service.stored or service.meta is not None or _is_held_beside_list(service)
     return bool(service.retained) and not known and service.version == NO_VERSION
+
+
+def _is_held_beside_list(service: Service) -> bool:
+    """Return whether a source other than the instance list has instances of a service."""
+    return bool(service.persistent or service.published or service.foreign)

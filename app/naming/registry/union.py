@@ -1,11 +1,13 @@
 """The view of a service that readers get: the union of its sources, each address once, with operators' changes.
 
-Sources: the instance list, the persistent instances, and a publication for each client with a connection.
+Sources: the instance list, the persistent instances, a publication for each client with a connection, and what links to
+other clusters bring.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from app.naming.model.foreign import foreign_clusters, with_foreign
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, Publication, Service, ServiceSnapshot, ServiceView, StoredInstance
 from app.naming.model.override import Override, Overrides
@@ -17,7 +19,7 @@ def view_of(service: Service) -> ServiceView:
     # Revision first: a change while the copy is made raises it, and the next reader copies again.
     revision = service.revision
     if view is None or view.revision != revision:
-        overrides = service.overrides
+        overrides, foreign = service.overrides, service.foreign
         instances = (
             union(service)
             if service.published
@@ -27,6 +29,8 @@ def view_of(service: Service) -> ServiceView:
                 *service.retained.copy().values(),
             )
         )
+        if foreign is not None:
+            instances = with_foreign(instances, foreign, (service.meta or NO_META).protect_threshold)
         view = ServiceView(
             service.namespace,
             service.full_name,
@@ -38,6 +42,14 @@ def view_of(service: Service) -> ServiceView:
         )
         service.view = view
     return view
+
+
+def local_view(service: Service) -> tuple[Instance, ...]:
+    """Return the instances that are registered in this cluster, with operators' changes. Takes no lock."""
+    if service.foreign is None:
+        return view_of(service).instances
+    overrides, instances = service.overrides, union(service)
+    return tuple(overridden(instances, overrides)) if overrides else instances
 
 
 def overridden(instances: Iterable[Instance], overrides: Overrides) -> Iterator[Instance]:
@@ -66,12 +78,16 @@ def has_instances(service: Service | None) -> bool:
     """Return whether readers see an instance of a service, be it disabled or unhealthy. In constant time."""
     if service is None:
         return False
-    return bool(service.stored or service.persistent or service.published_count > 0 or service.retained)
+    return bool(
+        service.stored or service.persistent or service.published_count > 0 or service.retained or service.foreign
+    )
 
 
 def is_held(service: Service, key: str) -> bool:
     """Return whether a source has the instance of this key, or readers still see it after it vanished."""
-    return key in service.stored or key in service.persistent or is_published(service, key) or key in service.retained
+    if key in service.stored or key in service.persistent or is_published(service, key) or key in service.retained:
+        return True
+    return any(one.key == key for part in (service.foreign or {}).values() for one in part.shown.values())
 
 
 def is_published(service: Service, key: str) -> bool:
@@ -86,7 +102,7 @@ def clusters_of(service: Service) -> set[str]:
     ]
     stored = [one.instance for one in service.stored.values()]
     held = (*service.persistent.values(), *service.retained.values())
-    return {one.cluster_name for one in (*published, *stored, *held)}
+    return {one.cluster_name for one in (*published, *stored, *held)}.union(foreign_clusters(service.foreign))
 
 
 def union(service: Service) -> tuple[Instance, ...]:

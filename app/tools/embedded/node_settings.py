@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Mapping
 from pathlib import Path
 
+from app.config.link_settings import is_link_key
 from app.config.lookup_settings import MEMBER_LIST
 from app.config.settings import ALL_KEYS, SettingError, Settings, read_settings
 from app.config.settings_keys import (
@@ -46,7 +47,7 @@ def texts_of(settings: Mapping[str, VALUE] | None) -> dict[str, str]:
     for name, value in (settings or {}).items():
         if name in CHOSEN:
             raise UseError(f"settings[{name!r}] is chosen by the helper: {CHOSEN[name]}")
-        if name not in known:
+        if name not in known and not is_link_key(name):
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise UseError(f"{name!r} is no setting of a node{hint}")

@@ -9,6 +9,7 @@ from distro.model.types import (
     CAPABILITY_DELTAS,
     CAPABILITY_DIGESTS,
     CAPABILITY_HTTP_V3,
+    CAPABILITY_LINKS,
     CAPABILITY_OVERRIDES,
     CAPABILITY_VERSIONS,
     CAPABILITY_WRITE_BATCHES,
@@ -67,6 +68,7 @@ def test_a_member_of_this_wire_version_or_a_later_one_gets_deltas(wire: int) -> 
         CAPABILITY_WRITE_BATCHES,
         CAPABILITY_OVERRIDES,
         CAPABILITY_HTTP_V3,
+        CAPABILITY_LINKS,
     }
     assert report(**own) == {CAPABILITY_VERSIONS, *since}
 

@@ -24,6 +24,7 @@ from app.http.api.call import (
     Events,
     Forward,
     Later,
+    Lines,
     Reply,
     Route,
     Services,
@@ -226,7 +227,7 @@ class HttpFrontend:
         try:
             self._member.waits_for_disk = True
             answer = self._run(row, call)
-            assert not isinstance(answer, Decline | Events | Later)
+            assert not isinstance(answer, Decline | Events | Later | Lines)
             return answer
         except DiskTurn:
             self._on_disk(row, call, respond)

@@ -1,0 +1,149 @@
+"""Links between clusters: the calls by which another cluster follows this one, and this cluster's own links."""
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+from marshmallow import validate
+
+from app.auth.access_rules import LOGGED_IN, READ, admin
+from app.config.link_settings import PATTERNS, LinkFilter
+from app.http.api.answers import json_reply
+from app.http.api.call import JSON, Answer, Call, Lines, Reply, Services, route
+from app.http.api.stream_answers import LINES_TYPE
+from app.http.api.user_access import may_read
+from app.http.input.fields import PRESENT, Number, Text, Trimmed
+from app.http.input.schemas import CallSchema, LocalSchema, load_parameters
+from app.http.shapes.described import Content, Described
+from app.http.shapes.json_shapes import text
+from app.http.shapes.link_shapes import COMPARED, HELD_BODY, LINKS
+from app.links.feed_lines import FollowedPart, takes_of
+from app.links.follower import SLICES_MAX
+from app.naming.model.json_fields import parse_json
+from app.naming.model.nacos_errors import InvalidParam
+from app.naming.wire.foreign_wire import parse_digest
+from app.peers.asked import ask_members
+from distro.model.errors import CodecError
+
+COMPARE, CHANGES, LINKS_PATH = "/v1/ns/link/compare", "/v1/ns/link/changes", "/v1/ns/link/list"
+MEMBERS_MAX = 1_000
+HELD_MAX = 20_000
+ANSWER_BYTES_MAX = 2 * 1024 * 1024
+"""The bytes of services in one answer to a comparison, plus one service."""
+ASK_S = 1.0
+LINES_CONTENT = Content(LINES_TYPE, text('{"cluster":"dc-a","place":7}\n', "Lines, each of which is a JSON object."))
+_FROM_0 = validate.Range(min=0, error="it should be 0 or more")
+
+
+class PartSchema(CallSchema):
+    part = Number("part", "The part of the services that is followed, from 0.", 0, validate=_FROM_0)
+    of = Number(
+        "of",
+        "The number of parts.",
+        1,
+        validate=validate.Range(1, MEMBERS_MAX, error=f"it should be from 1 to {MEMBERS_MAX}"),
+    )
+    namespaces = Trimmed("namespaces", "Patterns of namespaces, as of a link.", "*")
+    groups = Trimmed("groups", "Patterns of groups.", "*")
+    services = Trimmed("services", "Patterns of services.", "*")
+
+
+class SliceSchema(PartSchema):
+    number = Number("slice", "The slice of the part that is compared, from 0.", 0, validate=_FROM_0)
+    slices = Number(
+        "slices",
+        "The number of slices.",
+        1,
+        validate=validate.Range(1, SLICES_MAX, error=f"it should be from 1 to {SLICES_MAX}"),
+    )
+
+
+class ChangesSchema(PartSchema):
+    run = Text("run", "The log that `since` is a place in.", needs=PRESENT)
+    since = Number("since", "The last change that is known.", 0, validate=_FROM_0)
+
+
+def _part(values: dict[str, Any]) -> FollowedPart:
+    """Return the part that is asked about.
+
+    Raises:
+        InvalidParam: names the parameter that is wrong.
+    """
+    if values["part"] >= values["of"]:
+        raise InvalidParam("Parameter 'part' is illegal: it should be below that of 'of'")
+    patterns = []
+    for name in ("namespaces", "groups", "services"):
+        try:
+            patterns.append(PATTERNS.parse(values[name]))
+        except ValueError:
+            raise InvalidParam(f"Parameter '{name}' is illegal: it should be {PATTERNS.allowed}") from None
+    return FollowedPart(values["part"], values["of"], LinkFilter(*patterns))
+
+
+@route("POST", COMPARE, access=LOGGED_IN, described=Described(COMPARED, takes=(SliceSchema,), body=HELD_BODY))
+def compare(call: Call, services: Services) -> Answer:
+    """Compare what another cluster holds of the services registered here with how they are, for a link.
+
+    Only services that the caller may read. Shape: docs/wire.md.
+    """
+    values = load_parameters(SliceSchema, call.parameters)
+    part, links, slices = _part(values), services.links, values["slices"]
+    takes, number = takes_of(part, may_read(call, services)), values["number"]
+    held = _held(call.body)
+    links.feed.begin()
+    place = links.feed.place()
+
+    def is_chosen(namespace: str, full_name: str) -> bool:
+        return part.slice_of(full_name, slices) == number and takes(namespace, full_name)
+
+    found, gone, count, more = links.feed.compare(held, is_chosen, ANSWER_BYTES_MAX)
+    total = services.naming.service_count() // part.of
+    fields = links.greeting().fields(links.feed, place) | {"count": count, "services": total, "more": more}
+    head = orjson.dumps(fields | {"gone": gone})
+    return Reply(200, head[:-1] + b',"set":[%b]}' % b",".join(found), JSON)
+
+
+def _held(body: bytes) -> dict[tuple[str, str], int]:
+    """Return the digests in a body. Shape: ``{"held": [[namespace, full name, digest] ...]}``.
+
+    Raises:
+        InvalidParam: the body is something else.
+    """
+    try:
+        fields = parse_json(body, "the body") if body else {"held": []}
+        rows = fields.get("held") if isinstance(fields, dict) else None
+        if not isinstance(rows, list) or len(rows) > HELD_MAX:
+            raise InvalidParam(f"field 'held' of the body should be a list of at most {HELD_MAX} rows")
+        for row in rows:
+            if not isinstance(row, list) or len(row) != 3 or not all(isinstance(one, str) for one in row):
+                raise InvalidParam("a row of field 'held' should be a namespace, a full name and a digest")
+        return {(row[0], row[1]): parse_digest(row[2], "held") for row in rows}
+    except CodecError as error:
+        raise InvalidParam(str(error)) from None
+
+
+@route("GET", CHANGES, access=LOGGED_IN, described=Described(LINES_CONTENT, takes=(ChangesSchema,)), hot=True)
+def changes(call: Call, services: Services) -> Answer:
+    """The changes of the services registered here after a place in the log, for a link, as they happen.
+
+    A stream lasts for a minute; open it again then. Shape: docs/wire.md.
+    """
+    values = load_parameters(ChangesSchema, call.parameters)
+    reader: Callable[[str, str], bool] = may_read(call, services)
+    return Lines(services.links.lines(_part(values), reader, values["run"], values["since"]))
+
+
+@route("GET", LINKS_PATH, access=admin(READ).or_members(), described=Described(LINKS, takes=(LocalSchema,)))
+def list_links(call: Call, services: Services) -> Answer:
+    """The links to other clusters, as each member has them. Shape: docs/links.md."""
+    address = services.cluster.self_address
+    own = {"address": address, "error": services.links.error, "links": services.links.states()}
+    if load_parameters(LocalSchema, call.parameters)["local"]:
+        return json_reply(own)
+    found, _ = ask_members(services, "GET", LINKS_PATH, {"local": "true"}, ASK_S, down_too=False)
+    told = [own, *[one for one in found.values() if one is not None and one.keys() >= own.keys()]]
+    return json_reply({"cluster": services.links.greeting().cluster, "members": sorted(told, key=_address)})
+
+
+def _address(one: dict[str, Any]) -> str:
+    return str(one["address"])

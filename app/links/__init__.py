@@ -1,0 +1,1 @@
+"""Links to other clusters: the feed that others follow, and the followers of other clusters' feeds."""

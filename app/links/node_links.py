@@ -1,0 +1,184 @@
+"""The links of a node: one thread for each link that is set, its settings read again when their file changes."""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from app.config.link_settings import LinkSettings, LinkSource
+from app.config.settings_keys import SettingError
+from app.links.feed import Feed
+from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
+from app.links.follower import LinkFollower
+from app.links.link_thread import LinkThread
+from app.naming.registry.foreign_table import ForeignTable
+from app.replication.foreign_type import ForeignStore, parse_foreign_key
+from distro.model.ports import Clock
+
+LOG = logging.getLogger(__name__)
+TICK_MS = 1_000
+UNKNOWN_KEPT_MS = 60_000
+"""How long what a link brought that is not set here stays: other members may already have its settings."""
+DROPPED_MAX = 500
+"""Services that one tick removes at most."""
+END_S = 5.0
+
+
+class NodeLinks:
+    """The followers of other clusters, and the feed for those that follow this one. Thread-safe."""
+
+    def __init__(
+        self,
+        source: LinkSource,
+        feed: Feed,
+        store: ForeignStore,
+        table: ForeignTable,
+        clock: Clock,
+        own_cluster: Callable[[], str],
+        run: str,
+        part: Callable[[], tuple[int, int] | None],
+    ) -> None:
+        """``run``: this run of this node. ``part``: which of how many parts of all services it owns; None for none."""
+        self.feed = feed
+        self._source, self._store, self._table, self._clock = source, store, table, clock
+        self._own_cluster, self._run, self._part = own_cluster, run, part
+        self._begun_ms = clock.monotonic_ms()
+        self._stamp: tuple[int, ...] | None = None
+        self._is_read = self._is_stopped = False
+        self._threads: dict[str, LinkThread] = {}
+        self._ending: list[LinkThread] = []
+        self._unknown_ms: dict[str, int] = {}
+        self.error = ""
+        """Why the settings that are in the file now are not followed."""
+
+    # --- for those that follow this cluster -------------------------------------------------------
+
+    def greeting(self) -> Greeting:
+        """Return what this member says of itself."""
+        return Greeting(self._own_cluster(), self._run, self._clock.monotonic_ms() - self._begun_ms)
+
+    def lines(self, part: FollowedPart, may_read: Callable[[str, str], bool], run: str, place: int) -> FeedLines:
+        """Return the lines for one follower."""
+        self.feed.begin()
+        return FeedLines(self.feed, takes_of(part, may_read), run, place, self.greeting)
+
+    # --- the links here ---------------------------------------------------------------------------
+
+    def tick(self, now_ms: int) -> int:
+        """Follow the settings, and end what is over. For a timer. Return when to be called again."""
+        if self._is_stopped:
+            return now_ms + TICK_MS
+        if not self._is_read or self._source.stamp() != self._stamp:
+            self._read()
+        for one in self._threads.values():
+            one.check()
+        self._ending = [one for one in self._ending if not one.join(0)]
+        if self._store.instances:
+            self._drop_unknown(now_ms)
+        return now_ms + TICK_MS
+
+    def _read(self) -> None:
+        self._stamp, self._is_read = self._source.stamp(), True
+        try:
+            links = {one.name: one for one in self._source.read()}
+        except SettingError as error:
+            self.error = str(error)
+            LOG.error("the links stay as they are: %s", error)
+            return
+        self.error = ""
+        for name, thread in list(self._threads.items()):
+            if links.get(name) != thread.follower.settings:
+                thread.end()
+                self._ending.append(self._threads.pop(name))
+        for name, settings in links.items():
+            if settings.follows and name not in self._threads:
+                self._threads[name] = self._begun(settings)
+
+    def _begun(self, settings: LinkSettings) -> LinkThread:
+        now_ms = self._clock.monotonic_ms
+        follower = LinkFollower(settings, self._own_cluster, self._store, self._table.would_be_empty, now_ms())
+        thread = LinkThread(follower, self._part, now_ms)
+        thread.start()
+        LOG.info("link %s follows %s", settings.name, ", ".join(settings.servers))
+        return thread
+
+    def _drop_unknown(self, now_ms: int) -> None:
+        """Remove what links brought that are not set here any more, of the services that this member owns."""
+        dropped = 0
+        for key, _ in self._store.parts():
+            parsed = parse_foreign_key(key)
+            if parsed is None or parsed.link in self._threads:
+                continue
+            since_ms = self._unknown_ms.setdefault(parsed.link, now_ms)
+            if now_ms - since_ms >= UNKNOWN_KEPT_MS and self._owns(parsed.full_name) and dropped < DROPPED_MAX:
+                self._store.put(key, None)
+                dropped += 1
+        for name in self._unknown_ms.keys() & self._threads.keys():
+            del self._unknown_ms[name]
+
+    def _owns(self, full_name: str) -> bool:
+        place = self._part()
+        return place is not None and FollowedPart(*place).has(full_name)
+
+    def stop(self) -> bool:
+        """End all threads. Return whether they ended. May be called twice."""
+        self._is_stopped = True
+        threads = [*self._threads.values(), *self._ending]
+        for one in threads:
+            one.end()
+        return not [one for one in threads if not one.join(END_S)]
+
+    # --- what is known ----------------------------------------------------------------------------
+
+    def states(self) -> list[dict[str, Any]]:
+        """Return each link as this member has it, by name. Shape: docs/links.md."""
+        now_ms = self._clock.monotonic_ms()
+        return [_state(one, self._store, now_ms) for _, one in sorted(self._threads.items())]
+
+    def counters(self) -> dict[str, int]:
+        """Return the counts of all links, and of the feed."""
+        followers = [one.follower for one in self._threads.values()]
+        return {
+            "links": len(followers),
+            "links_silent": sum(one.stale for one in followers),
+            "link_changes": sum(one.stats.changes for one in followers),
+            "link_refused": sum(one.stats.refused for one in followers) + self._store.refused,
+            "link_compared": sum(one.stats.compared for one in followers),
+            "link_kept": sum(one.stats.kept for one in followers),
+            "link_retired": sum(one.stats.retired for one in followers),
+            "link_bytes": sum(one.bytes for one in self._threads.values()),
+            "link_connections": sum(one.connections for one in self._threads.values()),
+            "foreign_instances": self._store.instances,
+            "feed_followers": self.feed.followers,
+            "feed_changes": self.feed.stats.feed_changes,
+            "feed_compared": self.feed.stats.feed_compared,
+            "feed_behind": self.feed.stats.feed_behind,
+        }
+
+
+def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, Any]:
+    follower = thread.follower
+    settings, stats = follower.settings, follower.stats
+    parts = [part for _, part in store.parts(settings.name)]
+    part = follower.part
+    return {
+        "name": settings.name,
+        "direction": settings.direction,
+        "arrival": settings.arrival,
+        "servers": list(settings.servers),
+        "server": thread.server,
+        "cluster": follower.origin,
+        "part": f"{part.part + 1}/{part.of}" if part is not None else "",
+        "silent": follower.stale,
+        "heardAgoMs": now_ms - follower.heard_ms,
+        "services": len(parts),
+        "instances": sum(len(one.shown) for one in parts),
+        "staleInstances": sum(len(one.shown) for one in parts if one.stale_ms is not None),
+        "changes": stats.changes,
+        "compared": stats.compared,
+        "refused": stats.refused,
+        "kept": stats.kept,
+        "bytes": thread.bytes,
+        "connections": thread.connections,
+        "error": follower.error,
+        "refusal": follower.refusal,
+    }

@@ -1,0 +1,73 @@
+"""The settings of links: where they come from, what is refused, and which services a link chooses."""
+
+from pathlib import Path
+
+import pytest
+
+from app.config.link_settings import LinkFilter, LinkSettings, LinkSource
+from app.config.settings import read_settings
+from app.config.settings_keys import SettingError
+
+
+def links(**texts: str) -> tuple[LinkSettings, ...]:
+    given = {f"rollcall.link.{name.replace('__', '.')}": text for name, text in texts.items()}
+    return LinkSource(((given, "test"),)).read()
+
+
+def test_a_link_needs_its_servers_alone() -> None:
+    [one] = links(b__servers="10.0.0.1, 10.0.0.2:9000")
+    assert (one.name, one.servers) == ("b", ("10.0.0.1:8848", "10.0.0.2:9000"))
+    assert (one.follows, one.arrival, one.retain_ms, one.context_path) == (True, "merge", 600_000, "/nacos")
+    assert "secret" not in repr(links(b__servers="h", b__user="u", b__password="secret"))
+
+
+@pytest.mark.parametrize(
+    ("texts", "why"),
+    [
+        ({"b__servers": "a:b:c"}, r"rollcall\.link\.b\.servers=a:b:c \(test\) is not allowed"),
+        ({"b__user": "u"}, r"rollcall\.link\.b\.servers"),
+        ({"b__servers": "h", "b__user": "u"}, "need each other"),
+        ({"b__servers": "h", "b__sevrices": "x"}, "is no setting of a link: it has servers"),
+        ({"b__servers": "h", "b__namespaceMap": "a:x,b:x"}, "namespaceMap"),
+        ({"b__servers": "h", "b__weight": "-1"}, "from 0 to 100"),
+        ({"b__servers": "h", "b__services": "!"}, "excludes"),
+        ({"a_b__servers": "h"}, "letters, digits and -"),
+        ({f"l{number}__servers": "h" for number in range(33)}, "33 links are more than 32"),
+    ],
+)
+def test_what_is_not_allowed_is_named(texts: dict[str, str], why: str) -> None:
+    with pytest.raises(SettingError, match=why):
+        links(**texts)
+
+
+def test_the_nearer_source_counts_and_the_file_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "application.properties"
+    file.write_text("rollcall.link.b.servers=h\nrollcall.link.b.weight=2")
+    environ = {"rollcall.conf.dir": str(tmp_path), "ROLLCALL_LINK_B_WEIGHT": "3", "ROLLCALL_LINK_C_SERVERS": "i"}
+    settings = read_settings({}, environ)
+    assert settings.warnings == ()
+    assert [(one.name, one.weight) for one in settings.links.read()] == [("b", 3.0), ("c", 1.0)]
+    stamp = settings.links.stamp()
+    file.write_text("")
+    assert settings.links.stamp() != stamp
+    with pytest.raises(SettingError, match=r"link\.b\.servers"):
+        settings.links.read()
+
+
+def test_a_node_does_not_start_with_a_wrong_link() -> None:
+    with pytest.raises(SettingError, match="arrival"):
+        read_settings({"rollcall.link.b.servers": "h", "rollcall.link.b.arrival": "never"}, {})
+
+
+def test_patterns_choose_and_exclude() -> None:
+    chosen = LinkFilter(("prod*",), ("!TEST_*",), ("orders", "pay-?", "!pay-x"))
+    assert chosen.takes("prod-1", "G", "orders")
+    assert chosen.takes("prod", "G", "pay-1")
+    for name in (("dev", "G", "orders"), ("prod", "TEST_G", "orders"), ("prod", "G", "pay-x"), ("prod", "G", "other")):
+        assert not chosen.takes(*name)
+
+
+def test_renamed_namespaces_come_back_under_their_first_name() -> None:
+    [one] = links(b__servers="h", b__namespaceMap="prod:prod-b")
+    assert [one.here(name) for name in ("prod", "other", "prod-b")] == ["prod-b", "other", None]
+    assert [one.there(name) for name in ("prod-b", "other")] == ["prod", "other"]

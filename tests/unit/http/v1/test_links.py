@@ -1,0 +1,97 @@
+"""The calls of links: a comparison, the stream of changes as a thread answers it, and the links themselves."""
+
+from typing import Any
+
+import orjson
+import pytest
+from flask.testing import FlaskClient
+
+from app.http.factory import create_app
+from tests.support.auth import ADMIN, add_user, node_with_users, token_of
+from tests.support.fake_node import FakeNode
+
+COMPARE, CHANGES, LINKS = (f"/nacos/v1/ns/link/{name}" for name in ("compare", "changes", "list"))
+
+
+def register(client: FlaskClient, **values: str) -> None:
+    query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "8080"} | values
+    assert client.post("/nacos/v1/ns/instance", query_string=query).data == b"ok"
+
+
+def compare(client: FlaskClient, held: object = (), **query: str | int) -> Any:
+    answer = client.post(
+        COMPARE, query_string=query, data=orjson.dumps({"held": held}), content_type="application/json"
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.get_json()
+
+
+def test_a_comparison_has_what_differs_and_what_is_gone(client: FlaskClient) -> None:
+    register(client, metadata='{"zone":"a"}')
+    first = compare(client, [["public", "DEFAULT_GROUP@@left", "0" * 16]])
+    [one] = first["set"]
+    assert (one["ns"], one["service"]) == ("public", "DEFAULT_GROUP@@orders")
+    assert one["instances"] == [{"ip": "10.0.0.1", "port": 8080, "metadata": {"zone": "a"}, "app": "DEFAULT"}]
+    assert (first["cluster"], first["gone"], first["count"]) == ("here", [["public", "DEFAULT_GROUP@@left"]], 1)
+    again = compare(client, [["public", "DEFAULT_GROUP@@orders", one["digest"]]])
+    assert (again["set"], again["gone"], again["count"], again["more"]) == ([], [], 1, False)
+
+
+def test_a_part_has_the_chosen_services_that_hash_to_it(client: FlaskClient) -> None:
+    for number in range(8):
+        register(client, serviceName=f"s{number}")
+    parts = [{one["service"] for one in compare(client, part=part, of=2)["set"]} for part in (0, 1)]
+    assert all(parts)
+    assert len(parts[0] | parts[1]) == 8
+    slices = [compare(client, slice=number, slices=3)["count"] for number in range(3)]
+    assert sum(slices) == 8
+    chosen = compare(client, services="s1,s2,!s2", namespaces="pub*")["set"]
+    assert [one["service"] for one in chosen] == ["DEFAULT_GROUP@@s1"]
+
+
+@pytest.mark.parametrize(
+    ("query", "held", "why"),
+    [
+        ({"part": "2", "of": "2"}, [], "part"),
+        ({"of": "0"}, [], "of"),
+        ({"slices": "5000"}, [], "slices"),
+        ({"services": "!"}, [], "services"),
+        ({}, {}, "held"),
+        ({}, [["public", "G@@a"]], "held"),
+        ({}, [["public", "G@@a", "x"]], "held"),
+        ({}, [["public", "G@@a", "0" * 16]] * 20_001, "held"),
+    ],
+)
+def test_a_wrong_comparison_names_the_field(client: FlaskClient, query: dict[str, str], held: object, why: str) -> None:
+    body = orjson.dumps({"held": held})
+    answer = client.post(COMPARE, query_string=query, data=body, content_type="application/json")
+    assert (answer.status_code, why in answer.text) == (400, True)
+    assert client.post(COMPARE, data=b"{", content_type="application/json").status_code == 400
+
+
+def test_a_link_sees_what_its_user_may_read() -> None:
+    node = node_with_users()
+    reader = add_user(node, "reader", (":*:naming/or*", "r"))
+    client = create_app(node).test_client()
+    for name in ("orders", "billing"):
+        register(client, serviceName=name, accessToken=token_of(node, ADMIN))
+    assert client.post(COMPARE).status_code == 403
+    assert [one["service"] for one in compare(client, accessToken=reader)["set"]] == ["DEFAULT_GROUP@@orders"]
+    assert compare(client, accessToken=token_of(node, ADMIN))["count"] == 2
+
+
+def test_the_stream_begins_with_a_greeting(client: FlaskClient) -> None:
+    placed = compare(client)
+    answer = client.get(CHANGES, query_string={"run": placed["run"], "since": placed["place"]})
+    [line] = [orjson.loads(one) for one in answer.data.splitlines()]
+    assert (line["cluster"], line["run"], line["place"]) == ("here", placed["run"], placed["place"])
+    answer = client.get(CHANGES, query_string={"run": "another", "since": 1})
+    assert orjson.loads(answer.data)["behind"] is True
+    assert client.get(CHANGES).status_code == 400
+
+
+def test_the_links_of_a_node(node: FakeNode, client: FlaskClient) -> None:
+    node.links.error = "rollcall.link.b.servers= is not allowed"
+    told = client.get(LINKS).get_json()
+    assert told["cluster"] == "here"
+    assert told["members"] == [{"address": "127.0.0.1:8848", "error": node.links.error, "links": []}]

@@ -1,0 +1,125 @@
+"""The resource type of foreign instances: its keys, its codec, and its store."""
+
+import orjson
+import pytest
+
+from app.naming.model.events import ForeignChanged, ForeignWritten
+from app.naming.model.foreign import STALE, Arrival, ArrivalRule, ForeignPart
+from app.naming.model.keys import SIMPLE_ID
+from app.naming.model.model import Instance
+from app.naming.registry.foreign_table import ForeignTable
+from app.naming.registry.service_table import ServiceTable
+from app.replication.foreign_type import ForeignCodec, ForeignKey, ForeignStore, parse_foreign_key
+from distro.model.errors import CodecError
+from distro.model.types import Datum, Merged, Version
+
+NOW = 1_000_000
+KEY = ForeignKey("dc-b", "public", "G@@orders").text()
+ONE = Instance("10.0.0.1", 80, service_name="G@@orders", metadata={"a": "b"}, instance_id=SIMPLE_ID)
+RULE = ArrivalRule(Arrival.FAILOVER, 2, 0.5)
+
+
+def part(*instances: Instance, stale_ms: int | None = None) -> ForeignPart:
+    held = {one.key: one for one in instances}
+    return ForeignPart("dc-b", "there", "there:1~1", 7, held, {}, RULE, stale_ms)
+
+
+class Member:
+    """One member's store, and the table that it shows its state in."""
+
+    def __init__(self, writer: str, instances_max: int = 10) -> None:
+        self.events: list[ForeignChanged | ForeignWritten] = []
+        self.table = ServiceTable(0)
+        self.store = ForeignStore(writer, ForeignTable(self.table), self.events.append, lambda: NOW, 100, instances_max)
+
+
+@pytest.fixture
+def owner() -> Member:
+    return Member("a:1~1")
+
+
+def test_keys_of_any_name_are_read_back() -> None:
+    for name in ("G@@orders", "G@@a#b", "G@@50%##x"):
+        key = ForeignKey("dc-b", "public", name)
+        assert parse_foreign_key(key.text()) == key
+    for text in ("", "rollcall.foreign.x", "rollcall.foreign.a##b", "rollcall.foreign.a_b##c##d", KEY + "##x"):
+        assert parse_foreign_key(text) is None
+
+
+def test_a_datum_reads_back_and_its_age_travels(owner: Member) -> None:
+    owner.store.put(KEY, part(ONE, stale_ms=NOW - 5_000))
+    [datum] = owner.store.datums([KEY])
+    body = orjson.loads(ForeignCodec().encode(datum, NOW, True))
+    read = ForeignCodec().decode(KEY, body, 9_000_000)
+    assert read == datum
+    assert read.value.stale_ms == 9_000_000 - 5_000
+    removed = Datum(KEY, datum.version, None)
+    assert ForeignCodec().decode(KEY, orjson.loads(ForeignCodec().encode(removed, NOW, True)), 1) == removed
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"version": 1},
+        {"origin": None},
+        {"digest": "7"},
+        {"arrival": "never"},
+        {"weight": -1.0},
+        {"healthyMin": "2"},
+        {"staleAge": -1},
+        {"instances": None},
+        {"instances": [{"ip": "1.2.3.4.5", "port": 1}]},
+        {"kept": [{"port": 1}]},
+    ],
+)
+def test_a_wrong_body_is_refused_by_its_field(owner: Member, wrong: dict[str, object]) -> None:
+    owner.store.put(KEY, part(ONE))
+    body = orjson.loads(ForeignCodec().encode(owner.store.datums([KEY])[0], NOW, True)) | wrong
+    with pytest.raises(CodecError, match="version" if "version" in wrong else "|".join([*wrong, "ip", "IPv4"])):
+        ForeignCodec().decode(KEY, body, NOW)
+
+
+def test_a_value_reaches_another_member_and_its_readers(owner: Member) -> None:
+    owner.store.put(KEY, part(ONE))
+    assert owner.events == [ForeignChanged("public", "G@@orders"), ForeignWritten(KEY)]
+    other = Member("b:1~1")
+    [datum] = owner.store.datums([KEY])
+    assert other.store.apply(datum, None, NOW)
+    assert other.events == [ForeignChanged("public", "G@@orders")]
+    assert other.table.names("public") == ["G@@orders"]
+    assert not other.store.apply(datum, None, NOW)
+    assert other.store.merge(datum, NOW) is Merged.NOTHING
+    assert (other.store.claim_all([KEY], NOW), other.store.claim_all([KEY], NOW)) == ([KEY], [])
+    assert owner.store.merge(other.store.datums([KEY])[0], NOW) is Merged.TAKEN
+    assert owner.store.version(KEY) == Version(2, 0, "b:1~1")
+
+
+def test_a_removal_is_remembered_and_then_forgotten(owner: Member) -> None:
+    owner.store.put(KEY, part(ONE))
+    owner.store.put(KEY, None)
+    assert (owner.table.names("public"), owner.store.parts(), owner.store.instances) == ([], [], 0)
+    assert not owner.store.is_forgettable(KEY, NOW + 100)
+    assert owner.store.is_forgettable(KEY, NOW + 101)
+    owner.store.forget(KEY, NOW)
+    assert owner.store.version(KEY) is not None
+    owner.store.forget(KEY, NOW + 101)
+    assert owner.store.versions() == {}
+
+
+def test_what_exceeds_the_bound_of_all_links_changes_nothing() -> None:
+    member = Member("a:1~1", instances_max=1)
+    assert member.store.put(KEY, part(ONE))
+    assert not member.store.put(KEY, part(ONE, Instance("10.0.0.2", 80)))
+    assert (member.store.instances, member.store.refused) == (1, 1)
+    assert member.store.put(KEY, part(ONE, stale_ms=NOW))
+
+
+def test_an_equal_state_that_became_stale_elsewhere_gets_no_new_version(owner: Member) -> None:
+    owner.store.put(KEY, part(ONE, stale_ms=NOW))
+    [datum] = owner.store.datums([KEY])
+    same = Datum(KEY, datum.version, part(ONE, stale_ms=NOW - 3))
+    assert not owner.store.reissue(same, NOW, restoring=False)
+    assert owner.store.reissue(Datum(KEY, datum.version, part()), NOW, restoring=False)
+    assert owner.store.reissue(Datum(KEY, Version(5, 0, "a:1~1"), part()), NOW, restoring=False)
+    assert owner.store.version(KEY) == Version(6, 0, "a:1~1")
+    assert all((one.metadata or {})[STALE] == "true" for one in datum.value.shown.values())
