@@ -261,3 +261,10 @@ dom
 keyword
 # SQLite's module reads it.
 _.text_factory
+# Benchmarks print all fields of their rows.
+kb
+first_paint_ms
+contentful_ms
+member_ms
+# PEP 517 names this parameter of a build backend.
+metadata_directory
