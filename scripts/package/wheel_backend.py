@@ -59,7 +59,7 @@ def build_wheel(
     with tempfile.TemporaryDirectory() as folder:
         tree = make_tree(Path.cwd(), Path(folder) / "tree")
         with contextlib.chdir(tree):
-            return str(build_meta.build_wheel(str(target), dict(config_settings or {})))
+            return str(build_meta.build_wheel(str(target), dict(config_settings or {}), metadata_directory))
 
 
 def make_tree(source: Path, tree: Path) -> Path:

@@ -23,7 +23,7 @@ OTHERS = {
         "from v2.nacos import ClientConfigBuilder, NacosNamingService\n"
         "assert ClientConfigBuilder().server_address('127.0.0.1:8848').build()\n",
     ),
-    "openai": ("openai", "import openai\nassert openai.OpenAI(api_key='none').platform_headers\n" + DISTRO),
+    "openai": ("openai<2", "import openai\nassert openai.OpenAI(api_key='none').platform_headers\n" + DISTRO),
 }
 """What to install of each other package, and a program that uses it."""
 REMOVED = {"distro": "distro", "app": "their-project", "nacos-sdk-python": "nacos-sdk-python", "openai": "openai"}
