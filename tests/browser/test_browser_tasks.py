@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,10 +87,10 @@ class Kind:
         listed = (member or self.owner).client.call("GET", path, serviceName=self.service).json()["data"]
         return next(one for one in listed if one["ip"] == ip)
 
-    def run(self, *arguments: str, code: int = 0, **variables: str) -> str:
+    def run(self, *arguments: str, code: int = 0, variables: Mapping[str, str] | None = None) -> str:
         """Return the output of one command at the member that is asked."""
         clean = {name: value for name, value in os.environ.items() if name not in CLIENT_VARIABLES}
-        environ = clean | {"ROLLCALL_SERVER": self.asked.address, "COLUMNS": "200"} | variables
+        environ = clean | {"ROLLCALL_SERVER": self.asked.address, "COLUMNS": "200"} | dict(variables or {})
         done = subprocess.run(
             [COMMAND, *arguments], capture_output=True, text=True, env=environ, timeout=HANG_S, check=False
         )
@@ -297,8 +297,7 @@ def test_add_a_user(with_users: ClusterProcesses, visit: Visits, tmp_path: Path)
     steps.page.get_by_text("The user was saved.").wait_for()
     steps.end(3)
     boss = {"ROLLCALL_USER": ADMIN, "ROLLCALL_PASSWORD": ADMIN_PASSWORD, "HOME": str(tmp_path)}
-    Kind("", "", "", owner, with_users.members[1]).run(
-        "user", "add", "by-command", ROLLCALL_NEW_PASSWORD=PASSWORD, **boss
-    )
+    boss["ROLLCALL_NEW_PASSWORD"] = PASSWORD
+    Kind("", "", "", owner, with_users.members[1]).run("user", "add", "by-command", variables=boss)
     for name in ("by-console", "by-command"):
         eventually(lambda name=name: UserClient(owner.address).try_login(name, PASSWORD).status == 200)  # type: ignore[misc]

@@ -6,6 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
+from app.naming.clients.client_model import ClientInfo
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.operator.instance_facts import AskedInstance
 from tests.support.fake_node import PEER, SELF, FakeNode, make_settings
@@ -101,3 +102,11 @@ def test_an_instance_that_only_another_member_holds_is_found(
     assert (answer["instance"]["serviceName"], answer["instance"]["clusterName"]) == ("shop@@orders", "gray")
     assert answer["members"][PEER]["listed"]
     assert answer["differences"] == [f"the instance list: not at {node.cluster.self_address}, held by {PEER}"]
+
+
+def test_an_instance_that_its_grpc_client_published_as_unhealthy(node: FakeNode, client: FlaskClient) -> None:
+    node.clients.own.connect(ClientInfo("1_10.0.0.9_7", "10.0.0.9", 7, "shop", "Nacos-Java-Client:v2.5.1"))
+    node.clients.own.register("1_10.0.0.9_7", RegisterInstance("DEFAULT_GROUP@@orders", "10.0.0.1", 80, healthy=False))
+    query = {"serviceName": "orders", "ip": "10.0.0.1", "port": "80"}
+    verdict = client.get("/nacos/v1/ns/explain", query_string=query).get_json()["verdict"]
+    assert "Unhealthy because: its client published it as unhealthy. No beats or checks change that." in verdict
