@@ -102,7 +102,8 @@ class ManyHealing:
     def heal(self, within_s: float, progress: Callable[[int], None]) -> None:
         """Have the members exchange what differs until they agree, for ``within_s`` after the last call at most.
 
-        ``progress``: called with the number of services that agree now, and did not before.
+        ``progress``: called with 1 after each call of the first round, from several threads: one for each service and
+        member.
 
         Raises:
             CannotHeal: as ``find``.
@@ -112,17 +113,15 @@ class ManyHealing:
         asked: set[Wanted] = set()
         while pending and not self._stop.is_set():
             look = self._look(pending)
-            before = len(pending)
             for one in pending:
                 now = _outcome(one, look.decisions[one])
                 outcome = self.many.outcomes[one]
                 outcome.left, outcome.blocked, outcome.is_gone = now.found, now.blocked, now.is_gone
             pending = [one for one in pending if self.many.outcomes[one].left and not self.many.outcomes[one].blocked]
-            progress(before - len(pending))
             if asked and time.monotonic() - began_s >= within_s:
                 return
             if pending and time.monotonic() - asked_s >= ASK_AGAIN_S:
-                self._ask(look, pending)
+                self._ask(look, pending, _silent if asked else progress)
                 asked_s = time.monotonic()
                 if not asked:
                     began_s = asked_s
@@ -148,21 +147,22 @@ class ManyHealing:
             own[name] = address
         return _Look(held, {one: _decision([states[one] for states in held.values()]) for one in wanted})
 
-    def _ask(self, look: _Look, pending: Iterable[Wanted]) -> None:
-        """Have the owners of the services exchange them, then the other members."""
-        of_owners: dict[str, list[Wanted]] = {}
-        of_others: dict[str, list[Wanted]] = {}
+    def _ask(self, look: _Look, pending: Iterable[Wanted], progress: Callable[[int], None]) -> None:
+        """Have the members exchange the services, the owner of a service that it lost some of before the others."""
+        first: dict[str, list[Wanted]] = {}
+        later: dict[str, list[Wanted]] = {}
         for one in pending:
             decision = look.decisions[one]
             if decision is None:
                 continue
             for address, states in look.held.items():
-                calls = of_owners if states[one].address == decision.owner else of_others
+                is_owner = states[one].address == decision.owner
+                calls = first if is_owner or not (decision.source or decision.instances) else later
                 calls.setdefault(address, []).append(one)
-        self._of_all(tuple(of_owners), lambda address: self._ask_member(address, of_owners[address], look, True))
-        self._of_all(tuple(of_others), lambda address: self._ask_member(address, of_others[address], look, False))
+        for calls in (first, later):
+            self._of_all(tuple(calls), _caller(self._ask_member, calls, look, progress))
 
-    def _ask_member(self, address: str, wanted: Sequence[Wanted], look: _Look, is_owner: bool) -> None:
+    def _ask_member(self, address: str, wanted: Sequence[Wanted], look: _Look, progress: Callable[[int], None]) -> None:
         with MemberAsked(address, self._access, self._stop) as member:
             due_s = time.monotonic()
             for one in wanted:
@@ -170,9 +170,10 @@ class ManyHealing:
                     return
                 due_s = max(due_s, time.monotonic()) + 1 / CALLS_PER_S
                 decision = look.decisions[one] or Decision()
-                source = decision.source if is_owner else ""
+                source = decision.source if look.held[address][one].address == decision.owner else ""
                 if reason := member.heal(one, source, decision.instances):
                     self.many.refused[address] = reason
+                progress(1)
 
     def _of_all(self, addresses: Sequence[str], call: Callable[[str], T]) -> dict[str, T]:
         if not addresses:
@@ -183,6 +184,19 @@ class ManyHealing:
             except BaseException:
                 self._stop.set()  # otherwise the pool would wait for calls that are no longer needed
                 raise
+
+
+def _caller(
+    ask: Callable[[str, Sequence[Wanted], _Look, Callable[[int], None]], None],
+    calls: Mapping[str, Sequence[Wanted]],
+    look: _Look,
+    progress: Callable[[int], None],
+) -> Callable[[str], None]:
+    return lambda address: ask(address, calls[address], look, progress)
+
+
+def _silent(_count: int) -> None:
+    """Show no progress: the calls were counted before."""
 
 
 def _decision(held: list[Held]) -> Decision | None:

@@ -65,7 +65,9 @@ def heal_many(
     differ = [one for one in outcomes if one.found]
     if not options.dry_run and differ:
         is_shown = sys.stderr.isatty() if options.progress is None else options.progress
-        with tqdm(total=len(differ), desc="healed", unit=" services", file=sys.stderr, disable=not is_shown) as bar:
+        calls = len(differ) * len(addresses)
+        title = f"healing {len(differ)} services"
+        with tqdm(total=calls, desc=title, unit=" calls", file=sys.stderr, disable=not is_shown) as bar:
             healing.heal(options.within, bar.update)
     _print(_lines(options, outcomes))
     for address, reason in many.refused.items():
