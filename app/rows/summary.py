@@ -52,6 +52,8 @@ class Summary:
     """Shape: address, state, kind, version, services, instances, error."""
     compared: int = 0
     """The number of members that were compared: those that answered in both rounds, and whose files are sound."""
+    unasked: int = 0
+    """Members in lists of others that are in neither the dump nor ``members``: some lists have them, or not as UP."""
     sampled: bool = False
     """True if so many keys differ that only a sample was explained: counts of findings are minimums."""
     rows: int = 0
@@ -82,7 +84,8 @@ class Summary:
     """Findings of one class, service and member: those of the worst class first, of each class the largest ones.
 
     Shape: finding_class, lasting, namespace, service, member, findings, new, instances (of the service, null when not
-    known), first_seen, since, nights_open, and under ``samples`` up to ``SAMPLES_MAX`` of the findings.
+    known), first_seen, since, nights_open, in a sampled night at_least (there are more findings than these), and under
+    ``samples`` up to ``SAMPLES_MAX`` of the findings.
     """
     dumps: str = ""
     """The location of the dumps; ``results`` is that of all findings. Both are paths, or URIs without credentials."""

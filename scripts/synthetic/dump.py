@@ -14,7 +14,7 @@ from itertools import islice
 
 import orjson
 
-from app.rows.rows import Layer, encode_row
+from app.rows.rows import RowKind, encode_row
 from app.tools.audit.format.file_systems import open_root
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.layout import member_folders, round_folder, taken_at_text
@@ -32,7 +32,7 @@ from scripts.synthetic.faults import (
     member_lists,
 )
 from scripts.synthetic.parts import SyntheticParts
-from scripts.synthetic.planting import Planted, View, of_member
+from scripts.synthetic.planting import Planted, View, counted, of_member
 from scripts.synthetic.services import (
     GAP_MS,
     REORDERED_EVERY,
@@ -212,7 +212,7 @@ class _Making:
     def _service(self, service: SyntheticService) -> None:
         first = encode_row(self.maker.service_row(service))
         for (_, member), writer in self.writers.items():
-            writer.add(self._of(member, first), 1, 0)
+            writer.add(self._of(member, first), 1, 1, 0)
         turned = service.number % REORDERED_EVERY == 0
         instances = self.maker.instances(service)
         while block := list(islice(instances, BLOCK_INSTANCES)):
@@ -236,7 +236,7 @@ class _Making:
             own = b"".join(owned[index])
             for member in self.members:
                 bytes_ = own if member == service.owner else copies
-                self.writers[index + 1, member].add(self._of(member, bytes_), len(block), len(block))
+                self.writers[index + 1, member].add(self._of(member, bytes_), len(block), 0, len(block))
 
     def _of(self, member: str, lines: bytes) -> bytes:
         """Return the lines of this member."""
@@ -253,9 +253,9 @@ class _Making:
 
     def _view(self, view: View) -> None:
         for at, rows in view.rows.items():
+            kinds = counted(rows)
             lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
-            seen = [row for row in rows if isinstance(row, dict) and row.get("layer") in (Layer.BOTH, Layer.VIEW)]
-            self.writers[at].add(b"".join(lines), len(lines), len(seen))
+            self.writers[at].add(b"".join(lines), len(lines), kinds[RowKind.SERVICE], kinds[RowKind.INSTANCE])
         self.part_rows += 1 + view.service.size
         self.services += 1
         self.instances += view.service.size
@@ -281,7 +281,7 @@ class _Making:
                     version=VERSIONS[self.kind],
                     taken_ms=taken_ms + index,
                     took_ms=40 + self.instances // 100,
-                    services=self.services,
+                    services=self.writers[number, member].services,
                     instances=self.writers[number, member].instances,
                     members=lists[member],
                     parts=self.writers[number, member].parts,

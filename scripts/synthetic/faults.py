@@ -14,6 +14,7 @@ CORRUPT_FILE = "CORRUPT_FILE"
 """A fault of class CORRUPT in a file's bytes; ``CORRUPT`` itself is a row that cannot be read."""
 LATE = "LATE"
 STALE_SLACK_MS = 5_000
+STRANGER = "10.9.9.9:8848"
 
 UNTOLD = frozenset({FindingClass.OWNER, FindingClass.STALE})
 """Not possible in dumps of members that report neither owners nor beats."""
@@ -44,18 +45,26 @@ def silent_corruption(place: Place) -> list[Planted]:
 
 
 def behind(place: Place) -> list[Planted]:
+    """An earlier version, or one that only a writer makes lower."""
+    version = place.version(0 if place.variant % 2 else -1)
+    if place.variant % 2 and version is not None:
+        epoch, counter, writer = version.split(".", 2)
+        version = f"{epoch}.{counter}.0{writer}"
     for number in ROUNDS:
-        place.view.change(number, place.member, version=place.version(-1))
+        place.view.change(number, place.member, version=version)
     return [of_instance(FindingClass.BEHIND, place.view.target, [place.member], True)]
 
 
 def lone_service(place: Place) -> list[Planted]:
-    """A service without instances that only one member has; with two members, no majority can call it extra."""
+    """A service without instances that only one member has, or lacks; of two members, the one without it lacks it."""
     row = place.view.rows[1, place.member][0]
     lone = row | {"service": f"{row['service']}-lone", "instances": 0}
-    for number in ROUNDS:
-        place.view.rows[number, place.member].append(lone)
-    departing = [place.member] if len(place.sound) > 2 else [one for one in place.sound if one != place.member]
+    is_lacking = place.variant % 2 == 1
+    for (_, member), rows in place.view.rows.items():
+        if (member == place.member) != is_lacking:
+            rows.append(dict(lone))
+    lonely = len(place.sound) == 2 and not is_lacking
+    departing = [one for one in place.sound if one != place.member] if lonely else [place.member]
     named = Planted(FindingClass.SERVICE.value, True, lone["namespace"], lone["service"], "", "", None, None, departing)
     return [named]
 
@@ -143,8 +152,12 @@ def value(finding_class: FindingClass) -> Callable[[Place], list[Planted]]:
 
 
 def owner(place: Place) -> list[Planted]:
-    """Two members that name themselves, or none because each names the next; or one that names a third."""
+    """Two members that name themselves, or none as each names the next, or all a stranger; or one names a third."""
     sound, service = place.sound, place.view.service
+    if place.variant % 4 == 3:
+        for rows in place.view.rows.values():
+            rows[0]["owner"] = STRANGER
+        return [of_service(FindingClass.OWNER, service, sound)]
     if place.variant % 3 == 2 and len(sound) > 2:
         third = next(one for one in sound if one not in (service.owner, place.member))
         for number in ROUNDS:
@@ -176,7 +189,11 @@ def stale(place: Place) -> list[Planted]:
     holder, target = place.view.service.owner, place.view.target
     first_ms = target["delete_timeout_ms"] + STALE_SLACK_MS + 1 + place.variant * 60_000
     for number in ROUNDS:
-        place.view.change(number, holder, beat_age_ms=first_ms + (number - 1) * GAP_MS)
+        age_ms = first_ms + (number - 1) * GAP_MS
+        # The beat may be older than the silence that counts.
+        silence = {"silent_ms": age_ms} if place.variant % 2 else {}
+        place.view.rows[number, holder][1].pop("silent_ms", None)
+        place.view.change(number, holder, beat_age_ms=age_ms + 40_000 * len(silence), **silence)
     return [of_instance(FindingClass.STALE, target, [holder], True)]
 
 
@@ -196,7 +213,11 @@ def duplicate(place: Place) -> list[Planted]:
 
 
 def corrupt(place: Place) -> list[Planted]:
-    """An invalid row in one round. It ends its file, so that each such row has its own file."""
+    """An invalid row in one round, which ends its file, so that each has its own; or a service's own row is lost."""
+    if place.variant % 4 == 3:
+        for number in ROUNDS:
+            del place.view.rows[number, place.member][0]
+        return [of_member(FindingClass.CORRUPT, [place.member])]
     without_ip = b'{"kind":"instance","layer":"both","namespace":"public","service":"DEFAULT_GROUP@@half"}\n'
     cut = b'{"kind":"instance","layer":"both","namespace":"public","service":"DEFAULT_GROUP@@orders","clus\n'
     line = (cut, without_ip, b"502 Bad Gateway\n")[place.variant % 3]

@@ -18,7 +18,7 @@ class SyntheticParts:
 
     def __init__(self, filesystem: Any, folder: str, name: str, part_format: PartFormat, damage: int | None) -> None:
         self.parts: list[Part] = []
-        self.plain_bytes = self.instances = 0
+        self.plain_bytes = self.services = self.instances = 0
         self._filesystem = filesystem
         self._folder = folder
         self._name = name
@@ -30,10 +30,12 @@ class SyntheticParts:
         self._buffered = self._rows = 0
         filesystem.makedirs(f"{folder}/{name}", exist_ok=True)
 
-    def add(self, lines: bytes, rows: int, instances: int) -> None:
+    def add(self, lines: bytes, rows: int, services: int, instances: int) -> None:
+        """Add lines, with the numbers of their rows of all kinds, of services and of instances."""
         self._buffer.append(lines)
         self._buffered += len(lines)
         self._rows += rows
+        self.services += services
         self.instances += instances
         if self._buffered >= BUFFER_BYTES:
             self._pack()

@@ -1,9 +1,11 @@
 """Where faults are planted in a synthetic dump, and the findings that a check must make of them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from app.rows.rows import Layer, RowKind
 from app.tools.audit.format.findings import FindingClass
 from scripts.synthetic.services import ServiceMaker, SyntheticInstance, SyntheticService
 
@@ -70,6 +72,16 @@ def of_instance(finding_class: FindingClass, row: Mapping[str, Any], members: li
     )
 
 
+def counted(rows: list[Any]) -> Counter[str]:
+    """Return the rows by kind, once each service's row counts the instances that clients see, as a member has it."""
+    told = [row for row in rows if isinstance(row, dict)]
+    seen = Counter(row["service"] for row in told if row.get("layer") in (Layer.BOTH, Layer.VIEW))
+    for row in told:
+        if row["kind"] == RowKind.SERVICE:
+            row["instances"] = seen[row["service"]]
+    return Counter(str(row["kind"]) for row in told)
+
+
 class View:
     """The rows of one service at each member in each round; the faults change them in place.
 
@@ -87,8 +99,13 @@ class View:
                 rows = [dict(maker.service_row(service))]
                 for one in instances:
                     told = one.ages_ms is not None and member == service.owner
-                    rows.append(one.row | ({"beat_age_ms": one.ages_ms[number - 1]} if told and one.ages_ms else {}))
+                    rows.append(one.row | (self._ages(one.ages_ms[number - 1]) if told and one.ages_ms else {}))
                 self.rows[number, member] = rows
+
+    def _ages(self, age_ms: int) -> dict[str, int]:
+        """The age of a beat; of every third service the owner changed lately, so that little of it counts."""
+        is_claimed = self.service.number % 3 == 0
+        return {"beat_age_ms": age_ms + 90_000, "silent_ms": age_ms} if is_claimed else {"beat_age_ms": age_ms}
 
     def change(self, number: int, member: str, **changes: Any) -> None:
         rows = self.rows[number, member]

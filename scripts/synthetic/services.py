@@ -1,8 +1,8 @@
 """Services and instances of a synthetic dump: any number, the same for one seed, like those of real clusters.
 
 Some look like a fault but are none: one service name in two groups with other instances, the same instances in two
-namespaces, services without instances, metadata with another order of keys in a copy, unhealthy instances with a long
-delete time-out.
+namespaces, services without instances, metadata with another order of keys or null in a copy, unhealthy instances
+with a long delete time-out, and beats from before the owner's claim.
 """
 
 import random
@@ -210,5 +210,5 @@ def beat_line(line: bytes, age_ms: int) -> bytes:
 
 
 def reordered(row: dict[str, Any]) -> bytes:
-    """Return the line of an instance with the keys of its metadata in reverse order."""
-    return encode_row(row | {"metadata": dict(reversed(row["metadata"].items()))})
+    """Return the line of an instance with the keys of its metadata in reverse order, and null for none."""
+    return encode_row(row | {"metadata": dict(reversed(row["metadata"].items())) or None})

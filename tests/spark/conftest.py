@@ -54,7 +54,7 @@ def many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.tools.audit.check.check.FEW_ROWS", 0)
 
 
-def findings(tmp_path: Path, night: str = NIGHT) -> list[dict[str, Any]]:
+def findings(tmp_path: Path, night: str = NIGHT, out: str = "out") -> list[dict[str, Any]]:
     """The findings that a check left of a night."""
-    lines = (tmp_path / "out" / "findings_json" / f"night={night}").glob("*.json")
+    lines = (tmp_path / out / "findings_json" / f"night={night}").glob("*.json")
     return [json.loads(line) for path in lines for line in path.read_text().splitlines()]

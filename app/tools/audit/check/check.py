@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -21,7 +20,8 @@ from app.tools.audit.check.explain import explain_instances
 from app.tools.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
 from app.tools.audit.check.explain_settings import explain_settings
 from app.tools.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
-from app.tools.audit.check.flag import flag, with_key, with_services
+from app.tools.audit.check.fitting import all_fits, misfits
+from app.tools.audit.check.flag import flag, lacks, with_key, with_services
 from app.tools.audit.check.history import Looked, faults_after, with_history
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import FEW_ROWS
@@ -125,7 +125,8 @@ def _compile(spark: SparkSession, compiled: bool) -> None:
 def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
     """Return all findings of a night, without history.
 
-    A file that breaks off although its hash is right excludes its member, and the comparison starts again without it.
+    A file that breaks off although its hash is right, or has other rows than its manifest says, excludes its member,
+    and the comparison starts again without it.
 
     Raises:
         CannotJudge: too few or too many members can be compared.
@@ -140,7 +141,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
         rows = read_rows(spark, check.dumps, evidence)
         if evidence.rows <= FEW_ROWS:
             rows = rows.persist()  # they are looked at twice
-        flagged = flag(rows, evidence.members)
+        flagged = flag(rows, evidence.members, evidence.known_owners)
         suspects = flagged.frame.persist()
         try:
             count = suspects.count()
@@ -154,9 +155,21 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             continue
         evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
         counted = flagged.counts()
-        if counted["rows"] != evidence.rows:
-            evidence = replace(evidence, findings=[*evidence.findings, *_miscounted(rows, evidence)])
-        return _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
+        if counted["rows"] != evidence.rows and (lacking := _miscounted(rows, evidence)):
+            suspects.unpersist()
+            rows.unpersist()
+            damaged |= lacking
+            continue
+        compared = _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
+        return compared if all_fits(night, evidence, counted) else _with_misfits(spark, rows, night, compared)
+
+
+def _with_misfits(spark: SparkSession, rows: DataFrame, night: Night, compared: Compared) -> Compared:
+    """Return the comparison with the findings and notes on rows that do not fit each other."""
+    findings, evidence = compared.findings.persist(), compared.evidence
+    found, notes = misfits(rows, findings, night, evidence, sampled=compared.sampled)
+    findings = findings.unionByName(small_frame(spark, found, FINDING_SCHEMA))
+    return replace(compared, findings=findings, evidence=replace(evidence, notes=[*evidence.notes, *notes]))
 
 
 def _explained(
@@ -173,7 +186,7 @@ def _explained(
     A sample without a lasting finding does not prove that the members agree: then all are explained.
     """
     if count == 0:
-        return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0)
+        return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0, None)
     is_few = evidence.rows <= FEW_ROWS
     may_last = suspects.where("may_last").count() if count > EXPLAINED_MAX else count
     for part in _samples(count, may_last):
@@ -188,7 +201,8 @@ def _explained(
             evidence = replace(evidence, notes=[text, *evidence.notes])
             break
         closer.unpersist()
-    return Compared(evidence, findings, counted, closer, count, part.sampled)
+    of_all = lacks(suspects, len(evidence.members)) if part.sampled else None
+    return Compared(evidence, findings, counted, closer, count, of_all)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +266,8 @@ def _findings(
     return reduce(DataFrame.unionByName, explained, found)
 
 
-def _miscounted(rows: DataFrame, evidence: Evidence) -> list[dict[str, Any]]:
-    """CORRUPT findings: one for each file with another number of rows than its manifest says."""
+def _miscounted(rows: DataFrame, evidence: Evidence) -> dict[str, str]:
+    """Return the files with another number of rows than their manifests say. Shape: path to the fault, in words."""
     counted = {
         row["name"]: row["rows"]
         for row in rows.groupBy(path_in_round("file").alias("name")).agg(F.count(F.lit(1)).alias("rows")).collect()

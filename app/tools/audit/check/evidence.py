@@ -2,12 +2,20 @@
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any
 
 from app.rows.rows import EXTRA_KINDS, FIELDS
-from app.tools.audit.format.findings import FINDING_FIELDS, FindingClass
-from app.tools.audit.format.layout import Night, NoDump, Round
+from app.tools.audit.check.member_lists import (
+    NotDumped,
+    absent_finding,
+    addresses_of,
+    known_owners,
+    membership,
+    not_dumped,
+    why_not_comparable,
+)
+from app.tools.audit.format.findings import FindingClass, finding
+from app.tools.audit.format.layout import Night, NoDump
 from app.tools.audit.format.manifest import DumpState, MemberDump, Part
 
 MEMBERS_MAX = 124
@@ -52,6 +60,10 @@ class Evidence:
     """Numbers of the members that answered and hold nothing: they lost all, and their state counts for nothing."""
     families: Mapping[str, "Family"] = field(default_factory=dict)
     """The compared members by their kind."""
+    known_owners: frozenset[str] = frozenset()
+    """The addresses that may own a service: of all members of the dump, and of all in their lists."""
+    not_dumped: NotDumped = field(default_factory=NotDumped)
+    """The members that are listed and not in the dump."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -70,21 +82,6 @@ class Evidence:
         """SQL of the array of the numbers of the members that hold something."""
         numbers = [str(number) for number in range(len(self.members)) if number not in self.empty]
         return f"CAST(array({', '.join(numbers)}) AS array<int>)"
-
-
-def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
-    """Return a finding with the given columns; the other texts of its key are empty, and the rest is null."""
-    return dict.fromkeys(FINDING_FIELDS) | {
-        "finding_class": finding_class.value,
-        "lasting": lasting,
-        "namespace": "",
-        "service": "",
-        "cluster": "",
-        "ip": "",
-        "name": "",
-        "member": member,
-        **values,
-    }
 
 
 def in_round(path: str) -> str:
@@ -108,10 +105,13 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
     ``damaged``: how a file departs from its manifest, by path.
 
     Raises:
-        NoDump: fewer than two members are left, or more than ``MEMBERS_MAX``; the text says why.
+        NoDump: fewer than two members are left, or more than ``MEMBERS_MAX``; or parts are of one member, or of
+            another moment. The text says why.
     """
+    if reason := why_not_comparable(night):
+        raise NoDump(reason)
     files = files_of(night)
-    addresses = sorted({member.address for one in night.rounds for member in one.manifest.members})
+    addresses = addresses_of(night)
     bad_members = {file.member for file in files if file.path in damaged}
     findings = [_corrupt(file, damaged[file.path]) for file in files if file.path in damaged]
     compared = []
@@ -126,7 +126,8 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         raise NoDump("; ".join([f"only {len(compared)} of {len(addresses)} members can be compared", *problems]))
     if len(compared) > MEMBERS_MAX:
         raise NoDump(f"the dump has {len(compared)} members; one check compares at most {MEMBERS_MAX}")
-    findings += _membership(night, addresses)
+    unasked = not_dumped(night)
+    findings += [*membership(night), *map(absent_finding, unasked.absent)]
     sound = tuple(file for file in files if file.member in compared)
     folders = {file.member: file.part.path.partition("/")[0] for file in sound}
     empty = [number for number, address in enumerate(compared) if _holds_nothing(night, address)]
@@ -139,9 +140,12 @@ def weigh(night: Night, damaged: Mapping[str, str]) -> Evidence:
         sound,
         frozenset(empty),
         _families(night, compared),
+        known_owners(night),
+        unasked,
         findings,
         [
             *night.notes,
+            *filter(None, [unasked.note]),
             *[f"{compared[number]} answered, but has no data" for number in empty],
             *unknown_fields("the dump", {name for one in night.rounds for name in one.manifest.fields}),
             *[
@@ -169,16 +173,16 @@ def _families(night: Night, compared: list[str]) -> dict[str, Family]:
     return {kind: Family(tuple(members), tuple(telling.get(kind, members))) for kind, members in kinds.items()}
 
 
-def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> list[dict[str, Any]]:
-    """CORRUPT findings: one for each file with another number of rows than its manifest says.
+def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> dict[str, str]:
+    """Return the files with another number of rows than their manifests say. Shape: path to the fault, in words.
 
     ``counted``: the number of rows by path, from the round on (see ``in_round``).
     """
-    return [
-        _corrupt(file, f"the file has {rows} rows, but its manifest says {file.part.rows}")
+    return {
+        file.path: f"the file has {rows} rows, but its manifest says {file.part.rows}"
         for file in evidence.files
         if (rows := counted.get(in_round(file.path), 0)) != file.part.rows
-    ]
+    }
 
 
 def unknown_fields(where: str, names: Set[str]) -> list[str]:
@@ -201,33 +205,3 @@ def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | No
         error = f"in one round only: {error}"
     # In one round only too: without the member's state nobody can say that the members agree.
     return finding(FindingClass.ABSENT_MEMBER, True, address, detail=error)
-
-
-def _membership(night: Night, addresses: list[str]) -> list[dict[str, Any]]:
-    found = []
-    for one, other in combinations(addresses, 2):
-        differing = [text for round_ in night.rounds if (text := _views_differ(round_, one, other))]
-        if differing:
-            lasting = len(differing) == len(night.rounds)
-            found.append(
-                finding(FindingClass.MEMBERSHIP, lasting, other, reference=one, detail=differing[-1][2])
-                | {"found": differing[-1][1], "expected": differing[-1][0]}
-            )
-    return found
-
-
-def _views_differ(round_: Round, one: str, other: str) -> tuple[str, str, str] | None:
-    """Return how the lists of two members differ in a round; None if they agree, or if a member gave no list.
-
-    Shape: entries that only ``one`` lists, entries that only ``other`` lists, and both in a sentence.
-    """
-    views = []
-    for address in (one, other):
-        dump = round_.manifest.member(address)
-        if dump is None or not dump.members:
-            return None
-        views.append({f"{seen.address} {seen.state}" for seen in dump.members})
-    if views[0] == views[1]:
-        return None
-    left, right = (", ".join(sorted(mine - theirs)) or "no others" for mine, theirs in (views, views[::-1]))
-    return left, right, f"{one} lists {left}; {other} lists {right}"

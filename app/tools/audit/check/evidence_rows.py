@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from app.naming.model.keys import GROUP_SPLITTER
-from app.rows.rows import CORRUPT, FIELDS, Layer, RowKind
+from app.rows.rows import CORRUPT, FIELDS, METADATA, Layer, RowKind
 from app.tools.audit.check.evidence import Evidence, File
 from app.tools.audit.format.file_systems import is_local, open_root
 
@@ -43,9 +43,9 @@ def small_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) ->
 def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
     """Return the rows of all compared members.
 
-    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys; ``number`` of the member,
-    ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is no row, with ``file`` and
-    ``_corrupt``.
+    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys, ``{}`` where a member gives none;
+    ``number`` of the member, ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is no
+    row, with ``file`` and ``_corrupt``.
     """
     return _numbered(_read(spark, root_uri, evidence), evidence)
 
@@ -132,7 +132,8 @@ def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
     first = F.col("taken_at") == evidence.taken_at[0]
     bits = [{name: bit_of(index, number) for name, index in names.items()} for number in (1, 2)]
     return frame.select(
-        *[F.col(name) for name in FIELDS],
+        *[F.col(name) for name in FIELDS if name != METADATA],
+        _filled_metadata().alias(METADATA),
         one_of(member, names).cast("int").alias("number"),
         one_of(member, {name: index // WORD_MEMBERS for name, index in names.items()}).cast("int").alias("word"),
         F.when(first, 1).otherwise(2).alias("round"),
@@ -208,11 +209,22 @@ def path_in_round(path: str) -> Column:
 
 def is_stale() -> Column:
     """Return whether the owner has had no beat for longer than it may keep the instance."""
-    return F.coalesce(F.col("beat_age_ms") > F.col("delete_timeout_ms") + STALE_SLACK_MS, F.lit(False))
+    return F.coalesce(silence() > F.col("delete_timeout_ms") + STALE_SLACK_MS, F.lit(False))
+
+
+def silence() -> Column:
+    """Return the time without a beat that the owner's health check counts, in ms; else the age of the last beat."""
+    return F.coalesce("silent_ms", "beat_age_ms")
 
 
 def metadata_text() -> Column:
-    """Return a map of metadata as JSON with sorted keys; null for null, which means empty metadata of an instance."""
-    entries = F.sort_array(F.map_entries("metadata"))
-    text = F.when(F.size("metadata") == 0, "{}").otherwise(F.to_json(F.map_from_entries(entries)))
-    return F.when(F.col("metadata").isNull() & is_instance(), "{}").when(F.col("metadata").isNotNull(), text)
+    """Return a map of metadata as JSON with sorted keys; null for null."""
+    entries = F.sort_array(F.map_entries(METADATA))
+    text = F.when(F.size(METADATA) == 0, "{}").otherwise(F.to_json(F.map_from_entries(entries)))
+    return F.when(F.col(METADATA).isNotNull(), text)
+
+
+def _filled_metadata() -> Column:
+    """Return the text of metadata, of either format; no metadata are empty ones where the row has its other values."""
+    has_values = is_instance() | (is_service() & F.col("protect_threshold").isNotNull())
+    return F.coalesce(METADATA, F.when(has_values, "{}"))

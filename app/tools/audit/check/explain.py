@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from app.rows.rows import Layer
 from app.tools.audit.check.evidence import Evidence
-from app.tools.audit.check.evidence_rows import is_instance, is_stale, one_of
+from app.tools.audit.check.evidence_rows import is_instance, is_stale, one_of, silence
 from app.tools.audit.format.findings import FINDING_FIELDS, FindingClass
 
 COMPARED = {
@@ -40,7 +40,7 @@ def explain_instances(rows: DataFrame, evidence: Evidence) -> DataFrame:
         "metadata",
         owner_number(evidence.members).alias("owner"),
         is_stale().alias("stale"),
-        F.col("beat_age_ms").alias("age_ms"),
+        silence().alias("age_ms"),
     )
     instances = rows.where(is_instance()).groupBy(*INSTANCE).agg(F.sort_array(F.collect_list(entry)).alias("entries"))
     named = "array_distinct(filter(transform(entries, e -> e.owner), o -> o IS NOT NULL))"
@@ -65,10 +65,21 @@ def explain_instances(rows: DataFrame, evidence: Evidence) -> DataFrame:
 
 
 def newest(entries: str) -> str:
-    """Return SQL of the entry with the highest version, ``epoch.counter.writer``; of several the first member's."""
+    """Return SQL of the entry with the highest version, ``epoch.counter.writer`` (R1); of equals the first member's."""
     number = "try_cast(split_part(e.version, '.', {}) AS bigint)"
     versions = ", ".join(f"'n{part}', {number.format(part)}" for part in (1, 2))
-    return f"array_max(transform({entries}, e -> named_struct({versions}, 'first', -e.number, 'entry', e))).entry"
+    # With equal numbers the texts differ in their ends, which are the writers.
+    order = f"{versions}, 'writer', e.version, 'first', -e.number"
+    return f"array_max(transform({entries}, e -> named_struct({order}, 'entry', e))).entry"
+
+
+def lasting(*names: str) -> str:
+    """Return SQL of the candidates of round 2 that round 1 has, too: equal in the fields with these names.
+
+    The reference is no such field: of several members with the right value, any one may be it in either round.
+    """
+    same = " AND ".join(f"o.{name} <=> c.{name}" for name in names)
+    return f"array_distinct(filter(found_2, c -> exists(found_1, o -> {same})))"
 
 
 def _candidate(
@@ -214,11 +225,12 @@ def _judge(found: DataFrame) -> DataFrame:
 
     Of two different candidates, the second round's is kept; a candidate of one round alone is kept, too.
     """
+    equal = ("finding_class", "number", "found", "expected", "found_version", "expected_version")
 
     def not_in(others: str) -> str:
         return f"c -> NOT exists({others}, o -> o.finding_class = c.finding_class AND o.number = c.number)"
 
-    both = found.selectExpr("*", "array_intersect(found_1, found_2) AS both")
+    both = found.selectExpr("*", f"{lasting(*equal)} AS both")
     late = f"concat(filter(found_2, {not_in('both')}), filter(found_1, {not_in('concat(both, found_2)')}))"
     # A version that catches up is normal during a change.
     late = f"array_distinct(filter({late}, c -> c.finding_class <> '{FindingClass.BEHIND}'))"

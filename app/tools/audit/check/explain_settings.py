@@ -9,10 +9,15 @@ from pyspark.sql import functions as F
 from app.rows.rows import RowKind
 from app.tools.audit.check.evidence import Evidence
 from app.tools.audit.check.evidence_rows import is_service, one_of
-from app.tools.audit.check.explain import ABSENT, ROUNDS, findings_of, newest, owner_number
+from app.tools.audit.check.explain import ABSENT, ROUNDS, findings_of, lasting, newest, owner_number
 from app.tools.audit.format.findings import FindingClass
 
 KEY = ("finding_class", "namespace", "service", "name", "family")
+OWNER = (
+    "array_max(transform(filter(entries, e -> e.owner IS NOT NULL), e -> named_struct("
+    "'votes', size(filter(entries, o -> o.owner = e.owner)), 'first', -e.owner, 'owner', e.owner))).owner"
+)
+"""SQL of the number of a client's own member: the one that most entries name, with equal votes the first."""
 
 
 def explain_settings(rows: DataFrame, evidence: Evidence) -> DataFrame:
@@ -37,12 +42,12 @@ def explain_settings(rows: DataFrame, evidence: Evidence) -> DataFrame:
             F.when(_is_client(), owner_number(evidence.members)).alias("owner"),
         ).alias("entry"),
     )
-    grouped = found.where("family IS NOT NULL").groupBy(*KEY).agg(F.collect_set("entry").alias("entries"))
+    grouped = found.where("family IS NOT NULL").groupBy(*KEY).agg(F.sort_array(F.collect_set("entry")).alias("entries"))
     grouped = grouped.selectExpr(
         "*",
         f"{_members(evidence)} AS everyone",
         f"{evidence.voters} AS all_voters",
-        "array_max(transform(entries, e -> e.owner)) AS owner",
+        f"{OWNER} AS owner",
         *[f"filter(entries, e -> e.round = {r}) AS of_{r}" for r in ROUNDS],
     )
     grouped = grouped.selectExpr(
@@ -52,7 +57,7 @@ def explain_settings(rows: DataFrame, evidence: Evidence) -> DataFrame:
         *[f"{_reference(r)} AS reference_{r}" for r in ROUNDS],
     )
     grouped = grouped.selectExpr("*", *[f"{_departing(r)} AS found_{r}" for r in ROUNDS])
-    both = "array_intersect(found_1, found_2)"
+    both = lasting("number", "found", "expected", "found_version", "expected_version")
     not_in = "f -> NOT exists({}, o -> o.number = f.number)"
     late = (
         f"concat(filter(found_2, {not_in.format('both')}), filter(found_1, {not_in.format('concat(both, found_2)')}))"

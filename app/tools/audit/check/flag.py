@@ -5,6 +5,7 @@ some 60 bytes in the shuffle whatever its metadata, and the aggregation works on
 one hash cannot hide anything: the closer look tells them apart.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import reduce
 
@@ -14,6 +15,7 @@ from pyspark.sql import functions as F
 from app.rows.rows import Layer, RowKind
 from app.tools.audit.check.evidence_rows import (
     WORD_MEMBERS,
+    bit_of,
     is_instance,
     is_service,
     is_stale,
@@ -28,14 +30,19 @@ from app.tools.audit.check.evidence_rows import (
 class Flagged:
     """The suspect keys. Columns of ``frame``: ``key``, ``services`` (the keys of its services), ``may_last``.
 
-    ``may_last`` is false where members differ in one round alone. The counts are known once the frame is computed.
+    ``may_last`` is false where members differ in one round alone. ``present_0`` and so on: masks of the members that
+    have the key, by ``bit_of``; ``is_instance``. The counts are known once the frame is computed.
     """
 
     frame: DataFrame
     observed: Observation
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of rows, bad rows, distinct services and instances, as rows, bad, services, instances."""
+        """Return numbers by name: ``rows``, ``bad`` rows, distinct ``services`` and ``instances``.
+
+        Also ``service_rows`` and ``instance_rows``; and ``misfit``, which is 0 if each service's row counts the rows of
+        its instances (see ``misfit``).
+        """
         return {name: int(value or 0) for name, value in self.observed.get.items()}
 
 
@@ -48,8 +55,11 @@ def with_key(rows: DataFrame) -> DataFrame:
     return rows.withColumn("key", F.xxhash64("kind", "namespace", service, "cluster", "ip", "port", "name"))
 
 
-def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
-    """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) that may have findings."""
+def flag(rows: DataFrame, addresses: tuple[str, ...], known_owners: Collection[str]) -> Flagged:
+    """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) that may have findings.
+
+    ``known_owners``: the addresses of members that may own a service although they are not compared.
+    """
     observed = Observation("compared")
     members = len(addresses)
     owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)})
@@ -68,21 +78,56 @@ def flag(rows: DataFrame, addresses: tuple[str, ...]) -> Flagged:
         F.when(is_service(), F.floor(owner / WORD_MEMBERS)).alias("owner_word"),
         F.when(is_service(), ~F.col("owner").isin(*addresses)).alias("strange_owner"),
         F.when((F.col("round") == 2) & F.col("version").isNotNull(), F.xxhash64("version")).alias("version"),
-        (is_instance() & (is_stale() | (F.col("layer") != Layer.BOTH.value))).alias("trouble"),
+        _is_trouble(known_owners).alias("trouble"),
+        misfit().alias("misfit"),
     )
     words = range(-(-members // WORD_MEMBERS))
     grouped = keyed.groupBy("key").agg(*_aggregates(words)).observe(observed, *_totals(words))
     suspicion, may_last = _suspicions(members)
     suspects = grouped.where(F.col("key").isNotNull() & suspicion).select(
-        "key", F.array_compact(F.array("least_service", "most_service")).alias("services"), may_last.alias("may_last")
+        "key",
+        F.array_compact(F.array("least_service", "most_service")).alias("services"),
+        may_last.alias("may_last"),
+        "is_instance",
+        *[f"present_{word}" for word in words],
     )
     return Flagged(suspects, observed)
+
+
+def lacks(suspects: DataFrame, members: int) -> DataFrame:
+    """Return how many instances of a service each member lacks in both rounds, while others have them.
+
+    Columns: ``service_key``, and ``lacks``, an array by the numbers of the members. Only of services with suspects.
+    """
+    counts = []
+    for number in range(members):
+        both = F.lit(bit_of(number, 1) | bit_of(number, 2))
+        has_none = F.col(f"present_{number // WORD_MEMBERS}").bitwiseAND(both) == 0
+        counts.append(F.count_if(has_none))
+    of_one = suspects.where(F.col("is_instance") & (F.size(F.array_distinct("services")) == 1))
+    return of_one.groupBy(F.col("services")[0].alias("service_key")).agg(F.array(*counts).alias("lacks"))
 
 
 def with_services(suspects: DataFrame) -> DataFrame:
     """Return the keys of suspects and of their services, each once, in column ``key``."""
     keys = F.concat(F.array("key"), "services")
     return suspects.select(F.explode(keys).alias("key")).dropDuplicates()
+
+
+def misfit() -> Column:
+    """Return a number whose sum over the rows of a service at one member in one round is 0 if its row counts them.
+
+    Each such group has a weight of its own, a hash, so that groups do not make up for each other in one sum.
+    """
+    weight = F.xxhash64(service_key(F.col("namespace"), F.col("service")), "bit", "word")
+    of_instance = F.when(seen(), -weight)
+    return F.when(is_service(), weight * F.col("instances")).when(is_instance(), of_instance)
+
+
+def _is_trouble(known_owners: Collection[str]) -> Column:
+    """Return whether a row alone is worth a closer look."""
+    of_instance = is_instance() & (is_stale() | (F.col("layer") != Layer.BOTH.value))
+    return of_instance | (is_service() & F.coalesce(~F.col("owner").isin(sorted(known_owners)), F.lit(False)))
 
 
 def _value() -> Column:
@@ -120,6 +165,7 @@ def _aggregates(words: range) -> list[Column]:
         F.max("is_instance").alias("is_instance"),
         F.max("trouble").alias("trouble"),
         F.max("strange_owner").alias("strange_owner"),
+        F.sum("misfit").alias("misfit"),
         # Of the second round alone: what lasts is told in both.
         F.min("version").alias("least_version"),
         F.max("version").alias("most_version"),
@@ -149,6 +195,9 @@ def _totals(words: range) -> list[Column]:
         F.sum("lines").alias("rows"),
         F.sum(F.when(~row, F.col("lines"))).alias("bad"),
         F.count_if(row & F.col("is_service")).alias("services"),
+        F.sum(F.when(row & F.col("is_service"), F.col("lines"))).alias("service_rows"),
+        F.sum(F.when(row & F.col("is_instance"), F.col("lines"))).alias("instance_rows"),
+        F.sum(F.when(row, F.col("misfit"))).alias("misfit"),
         F.sum(F.when(instance, F.when(several, 2).otherwise(1)).otherwise(0)).alias("instances"),
     ]
 

@@ -23,17 +23,16 @@ class Looked:
 def with_history(findings: DataFrame, earlier: DataFrame | None, night: str, taken_at: str) -> DataFrame:
     """Return findings with their history columns filled; a finding that does not last has no history before tonight.
 
-    ``earlier``: the faults that are open after the last judged night, one row each.
+    ``earlier``: the faults that are open after the last judged night. Several of one key, which earlier releases told
+    apart by the reference, are one fault, as old as the oldest.
     """
-    findings = findings.drop("since", "first_seen", "last_seen", "nights_open")
+    findings = _with_pair(findings.drop("since", "first_seen", "last_seen", "nights_open"))
     if earlier is None:
         known = findings.select("*", *[F.lit(None).alias(f"earlier_{name}") for name in _KEPT])
     else:
-        before = earlier.select(*[F.col(name).alias(f"earlier_{name}") for name in (*FAULT_KEY, *_KEPT)])
-        same = F.lit(True)
-        for name in FAULT_KEY:
-            same = same & findings[name].eqNullSafe(before[f"earlier_{name}"])
-        known = findings.join(before, same & findings["lasting"], "left")
+        grouped = _with_pair(earlier).groupBy(*_KEY).agg(*[_KEPT[name](name).alias(name) for name in _KEPT])
+        before = grouped.select(*[F.col(name).alias(f"earlier_{name}") for name in (*_KEY, *_KEPT)])
+        known = findings.join(before, _same(findings, before, "earlier") & findings["lasting"], "left")
     values: dict[str, Column] = {
         "since": F.coalesce("earlier_since", F.lit(taken_at)),
         "first_seen": F.coalesce("earlier_opened_night", F.lit(night)),
@@ -45,7 +44,22 @@ def with_history(findings: DataFrame, earlier: DataFrame | None, night: str, tak
     )
 
 
-_KEPT = ("since", "opened_night", "nights_open")
+_KEPT = {"since": F.min, "opened_night": F.min, "nights_open": F.max}
+_KEY = (*FAULT_KEY, "pair")
+
+
+def _with_pair(frame: DataFrame) -> DataFrame:
+    """Return the frame with ``pair``: the other member that a fault of two members is about, else null."""
+    is_pair = F.col("finding_class") == FindingClass.MEMBERSHIP.value
+    return frame.withColumn("pair", F.when(is_pair, F.col("reference")))
+
+
+def _same(frame: DataFrame, other: DataFrame, prefix: str) -> Column:
+    """Return whether two rows are of one fault; the columns of ``other`` begin with ``prefix``."""
+    same = F.lit(True)
+    for name in _KEY:
+        same = same & frame[name].eqNullSafe(other[f"{prefix}_{name}"])
+    return same
 
 
 def faults_after(findings: DataFrame, earlier: DataFrame | None, looked: Looked) -> DataFrame:
@@ -54,15 +68,14 @@ def faults_after(findings: DataFrame, earlier: DataFrame | None, looked: Looked)
     An earlier fault is closed by a night that could have found it: one that compared its members and looked for its
     class.
     """
-    tonight = findings.where("lasting").dropDuplicates(list(FAULT_KEY)).withColumn("opened_night", F.col("first_seen"))
+    tonight = _with_pair(findings.where("lasting")).dropDuplicates(list(_KEY))
+    tonight = tonight.withColumn("opened_night", F.col("first_seen"))
     faults = _faults(tonight, closed=F.lit(None), ended=F.lit(None))
     if earlier is None:
         return faults
-    found = tonight.select(*[F.col(name).alias(f"found_{name}") for name in FAULT_KEY])
-    same = F.lit(True)
-    for name in FAULT_KEY:
-        same = same & earlier[name].eqNullSafe(found[f"found_{name}"])
-    gone = earlier.join(found, same, "left_anti")
+    found = tonight.select(*[F.col(name).alias(f"found_{name}") for name in _KEY])
+    before = _with_pair(earlier)
+    gone = before.join(found, _same(before, found, "found"), "left_anti")
     has_left = ~_both_in(looked.members)
     healed = F.col("finding_class").isin(FindingClass.ABSENT_MEMBER.value) | _both_in(looked.compared)
     healed = healed & ~F.col("finding_class").isin([one.value for one in looked.ignored])

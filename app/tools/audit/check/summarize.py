@@ -4,7 +4,7 @@ Spark counts and groups; the driver gets a bounded number of rows and characters
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
@@ -27,14 +27,15 @@ from app.rows.summary import (
     now_text,
 )
 from app.tools.audit.check.evidence import Evidence
-from app.tools.audit.check.evidence_rows import is_service
+from app.tools.audit.check.evidence_rows import is_service, one_of, service_key
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import FEW_ROWS
 from app.tools.audit.check.suppressions import is_suppressed
 from app.tools.audit.format.file_systems import place
 from app.tools.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.tools.audit.format.layout import Night
-from app.tools.audit.report.wording import BY_SEVERITY
+from app.tools.audit.format.manifest import DumpState
+from app.tools.audit.report.wording import BY_SEVERITY, OF_WHOLE
 
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
 GROUP = ("finding_class", "lasting", "namespace", "service", "member")
@@ -69,8 +70,16 @@ class Compared:
     counts: dict[str, int]
     closer: DataFrame | None
     suspects: int
-    sampled: bool = False
-    """True if only a sample of the suspects was explained: counts of findings are minimums, and no fault is closed."""
+    lacks: DataFrame | None
+    """How many instances each member lacks, as of ``flag.lacks``, if only a sample of the suspects was explained.
+
+    Then the other counts of findings are minimums, and no fault is closed. None if all were explained.
+    """
+
+    @property
+    def sampled(self) -> bool:
+        """Return whether only a sample of the suspects was explained."""
+        return self.lacks is not None
 
 
 def in_files(frame: DataFrame, rows: int) -> DataFrame:
@@ -84,7 +93,8 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
     services = _services(findings, compared.closer).persist()
     results.write("services", in_files(services, compared.suspects))
     results.write("findings_json", in_files(findings, compared.suspects))
-    groups = _groups(findings.where(~is_suppressed()), services).persist()
+    groups = _groups(findings.where(~is_suppressed()), services)
+    groups = (groups if compared.lacks is None else _of_all(groups, compared.lacks, compared.evidence)).persist()
     by_class = _rows(_by_class(groups))
     counts = {
         lasting: Counter({row["finding_class"]: row["findings"] for row in by_class if row["lasting"] is lasting})
@@ -98,7 +108,8 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
         checked_at=now_text(),
         run=compared.evidence.run,
         taken_at=list(compared.evidence.taken_at),
-        members=_members(night),
+        members=_members(night, compared.evidence.not_dumped.absent),
+        unasked=compared.evidence.not_dumped.others,
         compared=len(compared.evidence.members),
         sampled=compared.sampled,
         rows=compared.counts["rows"],
@@ -183,7 +194,7 @@ def _by_pair(findings: DataFrame) -> list[dict[str, Any]]:
 def _examples(findings: DataFrame) -> list[dict[str, Any]]:
     """Return the first findings: lasting ones, those that have been open for longest first."""
     first = F.col("lasting").desc(), F.col("nights_open").desc()
-    names = ("finding_class", "namespace", "service", "ip", "port", "member")
+    names = ("finding_class", "namespace", "service", "ip", "port", "member", "cluster", "name", *SAMPLE)
     examples = findings.orderBy(*first, *names).limit(EXAMPLES_MAX)
     return _rows(examples.select(*[_value(name) if name in VALUES else name for name in FINDING_FIELDS]))
 
@@ -207,6 +218,31 @@ def _groups(findings: DataFrame, services: DataFrame) -> DataFrame:
     """Return the findings by ``GROUP``, counted, with the instances of the service."""
     of_service = services.select("namespace", "service", "instances")
     return findings.groupBy(*GROUP).agg(*_named(_counts())).join(of_service, ["namespace", "service"], "left")
+
+
+def _of_all(groups: DataFrame, lacks: DataFrame, evidence: Evidence) -> DataFrame:
+    """Return the groups of a sample with all instances that a member lacks; ``at_least`` where only the sample counts.
+
+    In a service with an instance too many at some member, the members that lack that one are right.
+    """
+    number = one_of(F.col("member"), {address: place for place, address in enumerate(evidence.members)})
+    has_extra = F.max(F.col("finding_class") == FindingClass.EXTRA.value).over(
+        Window.partitionBy("namespace", "service")
+    )
+    is_lack = (F.col("finding_class") == FindingClass.MISSING.value) & F.col("lasting")
+    keyed = groups.withColumns({"service_key": service_key(F.col("namespace"), F.col("service")), "extra": has_extra})
+    joined = keyed.join(lacks, "service_key", "left")
+    of_all = F.when(is_lack & ~F.col("extra"), F.get("lacks", number.cast("int")))
+    values = {
+        "findings": F.coalesce(F.greatest(of_all, "findings"), "findings"),
+        "new": F.when(F.col("new") == F.col("findings"), F.greatest(F.coalesce(of_all, "new"), "new")).otherwise(
+            F.col("new")
+        ),
+        "at_least": of_all.isNull() & ~F.col("finding_class").isin([one.value for one in OF_WHOLE]),
+    }
+    return joined.select(
+        *[values.get(name, F.col(name)).alias(name) for name in (*groups.columns, "at_least")],
+    )
 
 
 def _severity() -> Column:
@@ -261,7 +297,7 @@ def _with_samples(groups: DataFrame, findings: DataFrame) -> DataFrame:
     wanted = F.broadcast(groups.withColumnsRenamed({name: f"group_{name}" for name in groups.columns}))
     of_group = [F.col(name).eqNullSafe(F.col(f"group_{name}")) for name in GROUP]
     of_groups = findings.join(wanted, reduce(Column.__and__, of_group))
-    by_address = (F.length("ip"), "ip", "port", "cluster", "reference")
+    by_address = (F.length("ip"), "ip", "port", "cluster", "name", *SAMPLE)
     first = Window.partitionBy(*GROUP).orderBy(F.col("nights_open").desc(), *by_address)
     few = of_groups.withColumn("number", F.row_number().over(first)).where(F.col("number") <= SAMPLES_MAX)
     sample = F.struct("number", *[_sampled(name) for name in SAMPLE])
@@ -284,8 +320,12 @@ def verdict_line(summary: Summary) -> str:
     """Return the verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
     late = f"; {sum(summary.late.values())} late" if summary.late else ""
     late += f"; {sum(summary.suppressed.values())} suppressed" if summary.suppressed else ""
-    of_all = f" of {len(summary.members)}" if summary.compared < len(summary.members) else ""
-    size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
+    total = len(summary.members) + summary.unasked
+    of_all = f" of {total}" if summary.compared < total else ""
+    listed = " listed" if summary.unasked else ""
+    size = (
+        f"{summary.compared}{of_all}{listed} members, {summary.instances:,} instances of {summary.services:,} services"
+    )
     if not summary.findings:
         return f"agreed: {size}{late}; night {summary.night}"
     # First the class that replication cannot see: a single one would be overlooked behind many others.
@@ -298,9 +338,15 @@ def verdict_line(summary: Summary) -> str:
     return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
 
 
-def _members(night: Night) -> list[dict[str, Any]]:
-    """Return each member's state, kind, version, counts and error in the last round that names it, by address."""
-    members: dict[str, dict[str, Any]] = {}
+def _members(night: Night, unasked: Sequence[str]) -> list[dict[str, Any]]:
+    """Return each member's state, kind, version, counts and error in the last round that names it, by address.
+
+    ``unasked``: members that the others list as UP, and that are not in the dump.
+    """
+    unknown = {"kind": "", "version": "", "services": 0, "instances": 0, "error": "it is not in the dump"}
+    members: dict[str, dict[str, Any]] = {
+        address: {"address": address, "state": DumpState.ABSENT.value, **unknown} for address in unasked
+    }
     for one in night.rounds:
         for dump in one.manifest.members:
             members[dump.address] = {

@@ -229,12 +229,12 @@ def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: di
     """Return the members' parts under the addresses by which members name each other, as rows name owners so.
 
     ``known``: own addresses by given ones, also from earlier rounds, for a member that is absent now. Members that
-    give themselves the same address keep the addresses at which they were asked.
+    give themselves the same address keep the addresses at which they were asked; the check refuses them.
     """
     known.update({address: dump.address for address, dump in zip(given, dumps, strict=True) if dump.address})
     own = [known.get(address, address) for address in given]
     return [
-        replace(dump, address=name if own.count(name) == 1 else address)
+        replace(dump, address=name if own.count(name) == 1 else address, own_address=dump.address)
         for address, name, dump in zip(given, own, dumps, strict=True)
     ]
 

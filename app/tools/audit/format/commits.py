@@ -30,11 +30,13 @@ FAULT_KEY = (
     "ephemeral",
     "name",
     "member",
-    "reference",
 )
-"""The columns that are equal in two nights' findings of one fault: the class, the key, the member and its reference."""
+"""The columns that are equal in two nights' findings of one fault: the class, the key and the member.
+
+The reference may change, as when the owner moved; only of MEMBERSHIP it is the other member of the pair.
+"""
 FAULT_FIELDS: dict[str, str] = {
-    **{name: FINDING_FIELDS[name] for name in FAULT_KEY},
+    **{name: FINDING_FIELDS[name] for name in (*FAULT_KEY, "reference")},
     "opened_night": "string",
     "last_seen": "string",
     "closed_night": "string",

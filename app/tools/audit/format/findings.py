@@ -1,6 +1,7 @@
 """Findings of the nightly check: their classes, and the columns of findings and of the per-service summary."""
 
 from enum import StrEnum
+from typing import Any
 
 
 class FindingClass(StrEnum):
@@ -18,7 +19,10 @@ class FindingClass(StrEnum):
     SILENT_CORRUPTION = "SILENT_CORRUPTION"
     """One version of an instance has two values: no verify round between members can notice it."""
     BEHIND = "BEHIND"
-    """The values are the same and the version is a lower one in both rounds: nothing brings the member up to date."""
+    """The values are the same and the version is a lower one in both rounds: nothing brings the member up to date.
+
+    Versions have the order of epoch, counter and writer (R1).
+    """
     SERVICE = "SERVICE"
     """A service without instances that only some members have."""
     SETTINGS = "SETTINGS"
@@ -28,19 +32,19 @@ class FindingClass(StrEnum):
     CLIENT = "CLIENT"
     """Members differ on a client over gRPC: some lack it, or have it at another revision or another member."""
     OWNER = "OWNER"
-    """Two members claim to be responsible for a service, no member does, or a member names another one."""
+    """Two members claim to be responsible for a service, no member does, or a member names a wrong one."""
     MEMBERSHIP = "MEMBERSHIP"
     """Two members list different members, or the same in different states."""
     DRIFT = "DRIFT"
     """Inside one member, the datum that is replicated and the view that clients see are not the same."""
     STALE = "STALE"
-    """The owner has not heard of the instance for longer than its delete time-out, and still has it."""
+    """The owner still has the instance, although its health check counts more silence than the delete time-out."""
     DUPLICATE = "DUPLICATE"
     """One ip, port and cluster twice in a service, or in services of one name in several groups."""
     CORRUPT = "CORRUPT"
-    """Rows that cannot be read, or a file that is not what the manifest says."""
+    """Rows that cannot be read or do not fit each other, or a file that is not what the manifest says."""
     ABSENT_MEMBER = "ABSENT_MEMBER"
-    """The member did not answer in a round, or in both: it is not compared."""
+    """The member did not answer in a round or in both, or all list it and nobody asked it: it is not compared."""
 
 
 FINDING_FIELDS: dict[str, str] = {
@@ -84,3 +88,18 @@ SERVICE_FIELDS: dict[str, str] = {
     "late": "bigint",
 }
 """Columns of the per-service summary: services with a finding, with the instances that any member holds."""
+
+
+def finding(finding_class: FindingClass, lasting: bool, member: str, **values: Any) -> dict[str, Any]:
+    """Return a finding with the given columns; the other texts of its key are empty, and the rest is null."""
+    return dict.fromkeys(FINDING_FIELDS) | {
+        "finding_class": finding_class.value,
+        "lasting": lasting,
+        "namespace": "",
+        "service": "",
+        "cluster": "",
+        "ip": "",
+        "name": "",
+        "member": member,
+        **values,
+    }

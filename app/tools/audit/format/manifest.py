@@ -74,6 +74,8 @@ class MemberDump:
     parts: list[Part] = field(default_factory=list)
     tells: list[str] = field(default_factory=list)
     """Kinds of rows that the member gives beside services and instances: ``record``, ``client``."""
+    own_address: str = ""
+    """The address that the member gives itself; empty if it gives none, and in dumps of earlier releases."""
     unknown_fields: list[str] = field(default_factory=list)
     """Names of fields of the member's rows that are unknown here, and were left out."""
 
@@ -172,6 +174,7 @@ class _MemberSchema(_Base):
     kind = fields.String()
     version = fields.String()
     error = fields.String()
+    own_address = fields.String()
     taken_ms = fields.Integer(strict=True)
     took_ms = fields.Integer(strict=True)
     services = fields.Integer(strict=True, validate=_COUNT)

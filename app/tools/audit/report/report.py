@@ -197,8 +197,8 @@ def _section(summary: Summary, row: Mapping[str, Any], extent: _Extent, is_open:
 def _group(summary: Summary, group: Mapping[str, Any], *, with_commands: bool) -> _Group:
     count, of = group.get("findings") or 0, group.get("instances")
     finding_class = str(group.get("finding_class"))
-    percent = None
-    if isinstance(of, int) and of > 0 and finding_class in OF_INSTANCES:
+    percent, at_least = None, bool(group.get("at_least"))
+    if isinstance(of, int) and of > 0 and finding_class in OF_INSTANCES and not at_least:
         percent = min(100, max(1, round(100 * count / of)))
     samples = group.get("samples") or []
     commands: list[str | None] = []
@@ -210,7 +210,7 @@ def _group(summary: Summary, group: Mapping[str, Any], *, with_commands: bool) -
         str(group.get("service") or ""),
         "" if namespace == shell.PUBLIC else namespace,
         group.get("member"),
-        done_by(finding_class, count, of),
+        done_by(finding_class, count, of, at_least=at_least),
         percent,
         group.get("new") or 0,
         str(group.get("first_seen") or ""),

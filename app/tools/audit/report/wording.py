@@ -8,8 +8,8 @@ from app.rows.summary import Summary
 from app.tools.audit.format.findings import FindingClass
 
 MEANINGS: dict[str, str] = {
-    FindingClass.ABSENT_MEMBER: "The member did not answer in a round, or in both.",
-    FindingClass.CORRUPT: "Rows are unreadable, or a file does not match its manifest.",
+    FindingClass.ABSENT_MEMBER: "The member did not answer in a round or in both, or is listed and was not asked.",
+    FindingClass.CORRUPT: "Rows are unreadable or do not fit each other, or a file does not match its manifest.",
     FindingClass.MEMBERSHIP: "Two members list different members, or different states of them.",
     FindingClass.SILENT_CORRUPTION: "Members have different values under one version, which replication notices late.",
     FindingClass.MISSING: "The owner, or most members, have the instance; the member lacks it.",
@@ -22,7 +22,7 @@ MEANINGS: dict[str, str] = {
     FindingClass.STALE: "The owner still has an instance that it has not heard of for too long.",
     FindingClass.RECORD: "Members differ on the switches or a namespace, which belong to the whole cluster.",
     FindingClass.SETTINGS: "Members differ on metadata, protect threshold, selector or checks of the service itself.",
-    FindingClass.OWNER: "Two members claim to be responsible for a service, none does, or one names another.",
+    FindingClass.OWNER: "Two members claim to be responsible for a service, none does, or one names a wrong one.",
     FindingClass.CLIENT: "Members differ on a gRPC client: some lack it, or have another revision of it.",
     FindingClass.SERVICE: "Only some members have the service, which has no instances.",
     FindingClass.DUPLICATE: "One address is twice in a service, or in services of one name in several groups.",
@@ -76,6 +76,8 @@ OF_INSTANCES = frozenset(
     }
 )
 """Classes with one finding for each instance and member, so that their number is a share of the service's instances."""
+OF_WHOLE = frozenset({FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT, FindingClass.MEMBERSHIP})
+"""Classes of whole members, which no sample leaves out."""
 CLASSES_IN_WORDS_MAX = 3
 
 
@@ -96,14 +98,18 @@ def meaning_of(finding_class: str) -> str:
     return MEANINGS.get(finding_class, "")
 
 
-def done_by(finding_class: str, count: int, of: object = None) -> str:
-    """Return what a member with ``count`` findings of a class does; ``of``: how many instances the service has."""
+def done_by(finding_class: str, count: int, of: object = None, *, at_least: bool = False) -> str:
+    """Return what a member with ``count`` findings of a class does; ``of``: how many instances the service has.
+
+    ``at_least``: the findings are those of a sample, so that there are more.
+    """
     one, many = _OF_MEMBER.get(finding_class, ("has {} finding", "has {} findings"))
+    least = "at least " if at_least else ""
     if not isinstance(of, int) or finding_class not in OF_INSTANCES or finding_class == FindingClass.EXTRA:
-        return (one if count == 1 else many).format(f"{count:,}")
+        return (one if count == 1 and not at_least else many).format(f"{least}{count:,}")
     if finding_class == FindingClass.MISSING and count >= of > 0:
         return "lost its only instance" if count == 1 else f"lost all {count:,} instances"
-    return (one if max(count, of) == 1 else many).format(f"{count:,} of {of:,}")
+    return (one if max(count, of) == 1 else many).format(f"{least}{count:,} of {of:,}")
 
 
 def sick_members(summary: Summary) -> list[SickMember]:
@@ -113,7 +119,7 @@ def sick_members(summary: Summary) -> list[SickMember]:
         by_member.setdefault(str(row.get("member")), []).append(row)
     found = [(address, [row for row in rows if not _is_excused(row, summary)]) for address, rows in by_member.items()]
     ranked = sorted(((address, rows) for address, rows in found if rows), key=_rank)
-    return [_in_words(address, rows) for address, rows in ranked]
+    return [_in_words(address, rows, summary.sampled) for address, rows in ranked]
 
 
 def corrupted_members(summary: Summary) -> list[str]:
@@ -141,10 +147,13 @@ def _rank(found: tuple[str, Sequence[Mapping[str, Any]]]) -> tuple[Any, ...]:
     return not is_unknown, -sum(row.get("findings") or 0 for row in rows), address
 
 
-def _in_words(address: str, rows: Sequence[Mapping[str, Any]]) -> SickMember:
-    """``rows``: those of ``Summary.by_member``, the worst class first."""
+def _in_words(address: str, rows: Sequence[Mapping[str, Any]], at_least: bool) -> SickMember:
+    """``rows``: those of ``Summary.by_member``, the worst class first; ``at_least``: of a sample."""
     counts = [(str(row.get("finding_class")), row.get("findings") or 0) for row in rows]
-    said = [done_by(name, count) for name, count in counts[:CLASSES_IN_WORDS_MAX]]
+    said = [
+        done_by(name, count, at_least=at_least and name not in OF_WHOLE)
+        for name, count in counts[:CLASSES_IN_WORDS_MAX]
+    ]
     if rest := sum(count for _, count in counts[CLASSES_IN_WORDS_MAX:]):
         said.append(f"and has {rest:,} further {'finding' if rest == 1 else 'findings'}")
     return SickMember(

@@ -190,7 +190,9 @@ def test_a_run_may_have_a_name(tmp_path: Path, serve: Serve) -> None:
 def test_members_that_name_themselves_alike_keep_the_names_that_were_given(tmp_path: Path, serve: Serve) -> None:
     first, second = serve(member()), serve(member())
     assert dump(tmp_path, first, second) == 0
-    assert [one.address for one in rounds(tmp_path)[0].members] == [first.address, second.address]
+    [one, other] = rounds(tmp_path)[0].members
+    assert [one.address, other.address] == [first.address, second.address]
+    assert one.own_address == other.own_address != "", "so that the check can refuse them"
 
 
 def test_one_absent_in_the_second_round_goes_by_the_name_it_had(tmp_path: Path, serve: Serve) -> None:

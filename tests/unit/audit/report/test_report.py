@@ -273,6 +273,8 @@ def test_the_drawings_are_told_in_words() -> None:
 def test_an_agreed_night_says_so_at_once() -> None:
     page = page_of(AGREED)
     assert "Agreed Both 2 members hold the same 4,400 instances of 31 services." in page.text
+    partly = Page(render(replace(AGREED, unasked=1), []))
+    assert "Agreed 2 of 3 listed members hold the same 4,400 instances of 31 services." in partly.text
     assert "This is the first night with a verdict." in page.text
     assert page.drawings() == []
     assert "What to do" not in page.text

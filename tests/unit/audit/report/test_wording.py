@@ -40,6 +40,26 @@ def commands(summary: Summary, earlier: Sequence[Summary] = ()) -> list[str]:
     return [" ".join((step.command or "").split()[:2]) for step in steps_for(summary, earlier)]
 
 
+@pytest.mark.parametrize(
+    ("finding_class", "count", "of", "said"),
+    [
+        ("MISSING", 13, 40, "lacks at least 13 of 40 instances"),
+        ("MISSING", 40, 40, "lost all 40 instances"),
+        ("MISSING", 1, None, "lacks at least 1 instances"),
+        ("WEIGHT", 5, 200, "differs on the weight of at least 5 of 200"),
+        ("EXTRA", 2, 40, "has at least 2 that it should not have"),
+        ("ABSENT_MEMBER", 1, None, "did not answer"),
+    ],
+)
+def test_a_share_of_a_sample_is_at_least_that(finding_class: str, count: int, of: int | None, said: str) -> None:
+    assert done_by(finding_class, count, of, at_least=True) == said
+
+
+def test_the_members_of_a_sampled_night_have_at_least_so_many() -> None:
+    night = divergent(row("CORRUPT", 1), row("MISSING", 30_009), sampled=True)
+    assert [one.words for one in sick_members(night)] == ["gave a damaged dump, lacks at least 30,009 instances"]
+
+
 def test_every_class_has_a_meaning_and_words() -> None:
     assert set(MEANINGS) == set(FindingClass)
     for one in FindingClass:
