@@ -170,7 +170,7 @@ COUNTERS: dict[str, CounterInfo] = {
     ),
     "overrides": _gauge("overridden_instances", "Instances with a change by an operator, which is kept beside them."),
     "links": _gauge("links", "Links to other clusters that this node follows."),
-    "links_silent": _gauge("links_silent", "Links whose other cluster this node does not hear."),
+    "links_silent": _gauge("silent_links", "Links whose other cluster this node does not hear."),
     "foreign_instances": _gauge("foreign_instances", "Instances of other clusters that links brought."),
     "feed_followers": _gauge("feed_followers", "Members of other clusters that follow this node."),
     "disk_free_bytes": _gauge("disk_free_bytes", "Free bytes on the disk of the data folder; -1 if unknown."),

@@ -35,6 +35,7 @@ LEFT_OUT = frozenset(
         ("PUT", "/v3/admin/ns/ops/switches"),
         ("GET", "/v1/ns/service/changes"),
         ("GET", "/v1/ns/catalog/changes"),
+        ("GET", "/v1/ns/link/changes"),
         ("GET", "/v1/ns/operator/events/changes"),
         ("GET", "/v1/ns/ops/events/changes"),
     )

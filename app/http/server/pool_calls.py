@@ -33,6 +33,7 @@ WAITING_READS = (
     "/v1/ns/service/versions",
     "/v1/ns/service/beats",
     "/v1/ns/explain",
+    "/v1/ns/link/list",
     "/v1/ns/operator/client",
     "/v1/ns/api/clientBeat",
     "/v2/core/loader/cluster",

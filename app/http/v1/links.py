@@ -60,7 +60,13 @@ class SliceSchema(PartSchema):
 
 class ChangesSchema(PartSchema):
     run = Text("run", "The log that `since` is a place in.", needs=PRESENT)
-    since = Number("since", "The last change that is known.", 0, validate=_FROM_0)
+    # Above Java's int: a busy cluster counts that far within a month.
+    since = Trimmed(
+        "since",
+        "The number of the last change that is known.",
+        "0",
+        validate=validate.Regexp(r"[0-9]{1,15}\Z", error="it should be a number of at most 15 digits"),
+    )
 
 
 def _part(values: dict[str, Any]) -> FollowedPart:
@@ -130,7 +136,7 @@ def changes(call: Call, services: Services) -> Answer:
     """
     values = load_parameters(ChangesSchema, call.parameters)
     reader: Callable[[str, str], bool] = may_read(call, services)
-    return Lines(services.links.lines(_part(values), reader, values["run"], values["since"]))
+    return Lines(services.links.lines(_part(values), reader, values["run"], int(values["since"])))
 
 
 @route("GET", LINKS_PATH, access=admin(READ).or_members(), described=Described(LINKS, takes=(LocalSchema,)))

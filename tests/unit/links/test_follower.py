@@ -317,3 +317,36 @@ def test_nothing_is_noted_before_the_first_follower() -> None:
     side.feed.begin()
     assert [of for of, _ in side.handlers] == [InstancesChanged, ServiceChanged]
     assert EVERY_SERVICE.takes("any", "group", "service")
+
+
+def test_without_a_rule_its_fault_happens() -> None:
+    """A rule that is switched off is noticed: L2, L4, L5, L6 and L7."""
+    unmarked = _after(LinkRules(marks_stale=False))
+    unmarked.follower.silent(unmarked.now[0])
+    assert not any(STALE in one for one in unmarked.here.shown().values())
+    hasty = _after(LinkRules(keeps_unsettled=False))
+    hasty.restart()
+    hasty.compare()
+    assert hasty.here.shown() == {}
+    credulous = _after(LinkRules(doubts_losses=False), *OTHERS)
+    credulous.restart(up_ms=SETTLED_MS)
+    credulous.compare()
+    assert credulous.here.naming.list_services("public", None) == []
+    emptied = _after(LinkRules(keeps_last=False))
+    emptied.follower.silent(emptied.now[0])
+    emptied.now[0] += 600_000
+    emptied.follower.silent(emptied.now[0])
+    assert emptied.here.shown() == {}
+    open_to_all = _after(LinkRules(checks_parts=False), services="orders")
+    line = {"ns": "public", "service": "G@@other", "digest": "0" * 16, "instances": [{"ip": "10.0.0.7", "port": 1}]}
+    open_to_all.follower.line(line, open_to_all.now[0])
+    assert set(open_to_all.here.shown("G@@other")) == {"10.0.0.7"}
+
+
+def _after(rules: LinkRules, *names: str, **more: str) -> Linked:
+    """Return two linked clusters of which one lacks a rule, after their first comparison."""
+    one = Linked(rules, **more)
+    for name in (NAME, *names):
+        one.there.put(name, "10.0.0.1")
+    one.compare()
+    return one

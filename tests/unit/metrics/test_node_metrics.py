@@ -20,7 +20,7 @@ OF_NACOS = ("nacos_", "http_server_requests_", "grpc_server_", "jvm_", "system_"
 PEER = f"127.0.0.1:{PORTS[1]}"
 UNITS = re.compile(
     r"_(total|seconds|bytes|ready|services|instances|clients|copies|connections|keys|info|state|still|subscribers"
-    r"|watches|patterns)$"
+    r"|watches|patterns|links|followers)$"
 )
 
 

@@ -88,6 +88,8 @@ def test_the_stream_begins_with_a_greeting(client: FlaskClient) -> None:
     answer = client.get(CHANGES, query_string={"run": "another", "since": 1})
     assert orjson.loads(answer.data)["behind"] is True
     assert client.get(CHANGES).status_code == 400
+    assert client.get(CHANGES, query_string={"run": "another", "since": "-1"}).status_code == 400
+    assert client.get(CHANGES, query_string={"run": "another", "since": 1 << 40}).status_code == 200
 
 
 def test_the_links_of_a_node(node: FakeNode, client: FlaskClient) -> None:
