@@ -27,7 +27,7 @@ with Registry() as registry:
     registry.register("orders", "10.0.0.1", 8080)
     [instance] = registry.instances("orders")
     assert instance.address == "10.0.0.1:8080"
-    for path in ("/", "/openapi.json", "/prometheus", "/v1/ns/operator/metrics", "/v3/admin/core/state"):
+    for path in ("/api-docs", "/openapi.json", "/v1/ns/operator/metrics"):
         registry.call("GET", path)
 with Cluster(3) as cluster:
     cluster[0].register("orders", "10.0.0.1")
