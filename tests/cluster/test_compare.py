@@ -27,7 +27,9 @@ def test_members_of_a_cluster_are_the_same(three: ClusterProcesses) -> None:
         assert first.client.register(f"compared-{number}", "10.7.0.1").status == 200
         eventually(lambda number=number: three.all_list(f"compared-{number}", {"10.7.0.1:8080"}))  # type: ignore[misc]
     code, text, errors = compared(first.address, second.address, "--service", "compared-3")
-    assert (code, text, errors) == (0, "no difference\n", "")
+    assert (code, text) == (0, "no difference\n")
+    assert errors.startswith("rollcall compare: not compared: RECORD, CLIENT and MEMBERSHIP: ")
+    assert compared(first.address, second.address) == (0, "no difference\n", "")
 
 
 def test_members_of_two_clusters_differ(make_cluster: StartCluster) -> None:
@@ -46,10 +48,11 @@ def test_members_of_two_clusters_differ(make_cluster: StartCluster) -> None:
         for line in found
     ]
     assert about == [
+        ("MEMBERSHIP", "", f"{one.address} UP", f"{other.address} UP", True),
         ("OWNER", "DEFAULT_GROUP@@both", one.address, other.address, True),
         ("WEIGHT", "DEFAULT_GROUP@@both", "1.0", "3.0", True),
         ("MISSING", "DEFAULT_GROUP@@mine", "healthy weight 1.0", "absent", True),
     ]
     code, text, _ = compared(one.address, other.address, "--gap", "100ms")
     assert code == 1
-    assert text.splitlines()[-1] == "3 differences in 2 services: MISSING 1, OWNER 1, WEIGHT 1"
+    assert text.splitlines()[-1] == "4 differences in 2 services: MEMBERSHIP 1, MISSING 1, OWNER 1, WEIGHT 1"
