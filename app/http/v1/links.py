@@ -22,7 +22,7 @@ from app.links.follower import SLICES_MAX
 from app.naming.model.json_fields import parse_json
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.foreign_wire import parse_digest
-from app.peers.asked import ask_members
+from app.peers.asked import ask_all
 from distro.model.errors import CodecError
 
 COMPARE, CHANGES, LINKS_PATH = "/v1/ns/link/compare", "/v1/ns/link/changes", "/v1/ns/link/list"
@@ -141,15 +141,20 @@ def changes(call: Call, services: Services) -> Answer:
 
 @route("GET", LINKS_PATH, access=admin(READ).or_members(), described=Described(LINKS, takes=(LocalSchema,)))
 def list_links(call: Call, services: Services) -> Answer:
-    """The links to other clusters, as each member has them. Shape: docs/links.md."""
-    address = services.cluster.self_address
-    own = {"address": address, "error": services.links.error, "links": services.links.states()}
-    if load_parameters(LocalSchema, call.parameters)["local"]:
-        return json_reply(own)
-    found, _ = ask_members(services, "GET", LINKS_PATH, {"local": "true"}, ASK_S, down_too=False)
-    told = [own, *[one for one in found.values() if one is not None and one.keys() >= own.keys()]]
-    return json_reply({"cluster": services.links.greeting().cluster, "members": sorted(told, key=_address)})
+    """The links to other clusters, as each member has them; with ``local=true`` as this one has them alone.
+
+    Shape: docs/links.md.
+    """
+    links, address = services.links, services.cluster.self_address
+    own = {"address": address, "error": links.error, "links": links.states()}
+    members = [own]
+    if not load_parameters(LocalSchema, call.parameters)["local"]:
+        told = ask_all(services, LINKS_PATH, {}, {"members": [own]}, _is_whole, ASK_S).told
+        members = [one["members"][0] for _, one in sorted(told.items())]
+    return json_reply({"cluster": links.greeting().cluster, "members": members})
 
 
-def _address(one: dict[str, Any]) -> str:
-    return str(one["address"])
+def _is_whole(answer: dict[str, Any]) -> bool:
+    """Return whether an answer to ``local`` has the links of one member."""
+    members = answer.get("members")
+    return isinstance(members, list) and len(members) == 1 and isinstance(members[0], dict) and "links" in members[0]

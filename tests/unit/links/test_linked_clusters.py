@@ -27,7 +27,8 @@ def pair() -> Iterator[Pair]:
 
 def link_of(member: EmbeddedNode) -> dict[str, object]:
     """The only link of a member, as that member has it."""
-    [link] = json.loads(member.call("GET", "/v1/ns/link/list", local="true"))["links"]
+    [told] = json.loads(member.call("GET", "/v1/ns/link/list", local="true"))["members"]
+    [link] = told["links"]
     return dict(link)
 
 
