@@ -54,6 +54,10 @@ def modules_of(commit: str, folder: Path) -> Path:
     if not command_line.exists():  # the command that is installed here finds it by this name
         command_line.parent.mkdir(exist_ok=True)
         command_line.write_text("from app.cli import main as main\n")
+    # Earlier releases were a package of this name, whose version they ask for.
+    metadata = folder / "rollcall-0.1.0.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: rollcall\nVersion: 0.1.0\n")
     return folder
 
 

@@ -24,7 +24,7 @@ class RuleCase:
 
 
 CASES = (
-    RuleCase("retry", "retry", rules.sends_get_lost, without.NoVerify, without.NoRetry),
+    RuleCase("retry", "retry", rules.sends_get_lost, without.NoVerify, without.NoRetry, seeds=12),
     RuleCase("one-send", "one send in flight", rules.sends_overtake, without.NoVersions, without.ManyInFlight),
     RuleCase("versions", "versions", rules.sends_repeat_late, without.NoVerify, without.NoVersions),
     RuleCase("delta-base", "R5, the base of a delta", rules.sends_get_lost, without.AssumesArrival, without.AnyBase),
