@@ -41,6 +41,7 @@ LINES = (
     *("deregister orders 10.0.0.3:8080", f"explain {IPV6} --service {LONG}", "explain 10.0.0.1:8080 --service orders"),
     *("heal --service orders --dry-run --gap 0", "watch-agreement --once --gap 0", "user list", "config"),
     *("config --client", "simulate --list", "instances no-such-service", "find 10.0.0.1 -o name"),
+    "links",
 )
 """Commands with their arguments, for one member or several."""
 OF_SEVERAL = ("compare --gap 0",)

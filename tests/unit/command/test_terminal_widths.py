@@ -23,6 +23,8 @@ HELP_ONLY = {
     "serve": "it runs until it is ended, and its lines are those of a log",
     "dump": "it writes files, and a line for each member",
     "check": "it needs a dump of a night, and Java",
+    "findings": "it needs the results of a night",
+    "files": "it writes files",
     "doctor": "it reads the settings of this machine",
     "admin": "it changes the users of a member that runs here",
     "completion": "its output is for a shell",
@@ -48,6 +50,7 @@ ESSENTIAL = {
     f"explain {IPV6} --service {LONG}": ["persistent: ", f"{IPV6} (availability-zone-1)"],
     "heal --service orders --dry-run --gap 0": ["the members agree"],
     "compare --gap 0": ["no difference"],
+    "links": ["dc-b", "not heard yet"],
 }
 """Texts that a command shows whole at each width."""
 
@@ -105,7 +108,9 @@ def faults(line: str, shown: list[str], columns: int) -> Iterator[str]:
 
 
 def test_every_command_fits_the_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with Cluster(2, settings={"rollcall.audit.enabled": "true"}) as cluster:
+    with Cluster(
+        2, settings={"rollcall.audit.enabled": "true", "rollcall.link.dc-b.servers": "127.0.0.1:1"}
+    ) as cluster:
         shell = Shell(cluster[0].address, monkeypatch, tmp_path)
         for line in FILLED:
             shown = shell.lines(WIDTHS[0], *line.split())

@@ -93,8 +93,13 @@ def parse_row(line: bytes) -> dict[str, Any] | None:
 
 
 def valid_row(value: object) -> dict[str, Any] | None:
-    """Return the row of a known kind; an empty one for another kind; None for no row or an incomplete one."""
+    """Return the row of a known kind; an empty one for another kind; None for no row or an incomplete one.
+
+    An instance without metadata, or with null, has empty metadata.
+    """
     row: dict[str, Any] = value if isinstance(value, dict) else {}
+    if row.get("kind") == RowKind.INSTANCE and row.get("metadata") is None:
+        row = {**row, "metadata": {}}
     match row:
         case {"kind": RowKind.INSTANCE.value, "port": int(), "weight": int() | float(), "metadata": dict()}:
             whole = all(isinstance(row.get(name), str) for name in _TEXTS)
