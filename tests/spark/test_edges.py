@@ -138,8 +138,9 @@ class TestVersions:
         self, tmp_path: Path, check: Checking
     ) -> None:
         """Only the member with the lower writer is: R1 orders versions by the writer, too."""
-        older = [service(instances=1) | {"version": "1.1.a:1~1"}, instance(1, version="1.5.a:1~1")]
-        newer = [service(instances=1) | {"version": "1.1.b:1~1"}, instance(1, version="1.5.b:1~1")]
+        name = "DEFAULT_GROUP@@without-instances"
+        older = [service(instances=1), instance(1, version="1.5.a:1~1"), service(name) | {"version": "1.1.a:1~1"}]
+        newer = [service(instances=1), instance(1, version="1.5.b:1~1"), service(name) | {"version": "1.1.b:1~1"}]
         write_dump(tmp_path / "dumps", {ONE: older, TWO: newer, THREE: newer})
         assert check()[0] == 1
         assert brief(tmp_path, "ip", "found", "expected") == {
