@@ -13,9 +13,11 @@ pytest.importorskip("pyspark")
 from tests.spark.conftest import NIGHT
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 from tests.support.processes import clean_environ
+from tests.support.spark_cluster import QUICK_JAVA
 from tests.support.tiny_server import Given, tiny_server
 
-pytestmark = [pytest.mark.spark]
+# Twelve checks, each in a process with a Java of its own.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 END_S = 300.0
 MOMENTS = {
     "before-java": "app.tools.audit.check.results:Results.open",
@@ -71,7 +73,7 @@ def checked(folder: Path, moment: str | None, url: str) -> "subprocess.Completed
     program = [sys.executable, "-c", PROGRAM, moment] if moment else [sys.executable, "scripts/distro_check.py"]
     return subprocess.run(
         [*program, *places, *told],
-        env=clean_environ() | {"PYTHONPATH": os.getcwd()},
+        env=clean_environ() | QUICK_JAVA | {"PYTHONPATH": os.getcwd()},
         capture_output=True,
         text=True,
         timeout=END_S,
