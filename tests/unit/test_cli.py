@@ -212,7 +212,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("rollcall 0.")
+    assert capsys.readouterr().out.startswith("rollcall 1.")
 
 
 class TestAnnounce:

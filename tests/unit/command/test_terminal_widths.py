@@ -59,7 +59,7 @@ class Shell:
     """Runs commands of this process in a terminal."""
 
     def __init__(self, server: str, monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
-        for name in CLIENT_VARIABLES:
+        for name in (*CLIENT_VARIABLES, *[one for one in os.environ if one.startswith("ROLLCALL_")]):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setenv("ROLLCALL_SERVER", server)
         monkeypatch.setenv("HOME", str(home))
