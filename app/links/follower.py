@@ -34,7 +34,7 @@ class Placed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LinkRules:
-    """The rules of links (docs/replication.md); a simulation switches one off."""
+    """The rules of links (docs/replication.md); tests switch one off."""
 
     refuses_own: bool = True
     keeps_unsettled: bool = True

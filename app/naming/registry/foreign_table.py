@@ -2,6 +2,7 @@
 
 from app.naming.model.foreign import ForeignPart, foreign_clusters
 from app.naming.registry.service_table import ServiceTable
+from app.naming.registry.union import has_local_instances
 
 
 class ForeignTable:
@@ -37,8 +38,6 @@ class ForeignTable:
     def would_be_empty(self, namespace: str, full_name: str, link: str) -> bool:
         """Return whether readers would see no instance of a service without what this link brought."""
         service = self._table.get(namespace, full_name)
-        if service is None:
+        if service is None or has_local_instances(service):
             return False
-        foreign = [one for name, one in (service.foreign or {}).items() if name != link and one.shown]
-        held = service.stored or service.persistent or service.published_count > 0 or service.retained
-        return not held and not foreign
+        return not any(one.shown for name, one in (service.foreign or {}).items() if name != link)

@@ -76,11 +76,12 @@ def is_unhealthy(one: Instance) -> bool:
 
 def has_instances(service: Service | None) -> bool:
     """Return whether readers see an instance of a service, be it disabled or unhealthy. In constant time."""
-    if service is None:
-        return False
-    return bool(
-        service.stored or service.persistent or service.published_count > 0 or service.retained or service.foreign
-    )
+    return service is not None and (has_local_instances(service) or bool(service.foreign))
+
+
+def has_local_instances(service: Service) -> bool:
+    """Return whether readers see an instance of a service that no link brought. In constant time."""
+    return bool(service.stored or service.persistent or service.published_count > 0 or service.retained)
 
 
 def is_held(service: Service, key: str) -> bool:

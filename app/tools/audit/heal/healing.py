@@ -56,8 +56,7 @@ class Healing:
         Raises:
             CannotHeal: there are too many members, or fewer than two.
         """
-        if not 2 <= len(addresses) <= MEMBERS_MAX:
-            raise CannotHeal(f"a heal needs 2 to {MEMBERS_MAX} members; {len(addresses)} given")
+        check_count(addresses)
         self._addresses = tuple(addresses)
         self._access = access
         self._wanted = wanted
@@ -69,8 +68,8 @@ class Healing:
         Raises:
             CannotHeal: too few answered, one is of another kind or was named twice, or no member knows the service.
         """
-        answers = self._of_all(
-            self._addresses, lambda address: read_member(address, self._access, self._wanted, self._stop)
+        answers = ask_all(
+            self._addresses, lambda address: read_member(address, self._access, self._wanted, self._stop), self._stop
         )
         held = {address: one for address, one in answers.items() if isinstance(one, Held)}
         refuse_others(answers)
@@ -127,18 +126,30 @@ class Healing:
             source = decision.source if address in owners else ""
             return ask_to_heal(address, self._access, self._wanted, self._stop, source, decision.instances)
 
-        told = {**self._of_all(owners, ask), **self._of_all(others, ask)}
+        told = {**ask_all(owners, ask, self._stop), **ask_all(others, ask, self._stop)}
         return {address: reason for address, reason in told.items() if reason}
 
-    def _of_all(self, addresses: Sequence[str], call: Callable[[str], T]) -> dict[str, T]:
-        if not addresses:
-            return {}
-        with ThreadPoolExecutor(len(addresses), thread_name_prefix="heal") as pool:
-            try:
-                return dict(zip(addresses, pool.map(call, addresses), strict=True))
-            except BaseException:
-                self._stop.set()  # otherwise the pool would wait for calls that are no longer needed
-                raise
+
+def check_count(addresses: Sequence[str]) -> None:
+    """Refuse a number of members that cannot be healed.
+
+    Raises:
+        CannotHeal: there are too many members, or fewer than two.
+    """
+    if not 2 <= len(addresses) <= MEMBERS_MAX:
+        raise CannotHeal(f"a heal needs 2 to {MEMBERS_MAX} members; {len(addresses)} given")
+
+
+def ask_all(addresses: Sequence[str], call: Callable[[str], T], stop: Event) -> dict[str, T]:
+    """Return the results of ``call`` for all addresses, each on a thread of its own; ``stop`` is set if one raises."""
+    if not addresses:
+        return {}
+    with ThreadPoolExecutor(len(addresses), thread_name_prefix="heal") as pool:
+        try:
+            return dict(zip(addresses, pool.map(call, addresses), strict=True))
+        except BaseException:
+            stop.set()  # otherwise the pool would wait for calls that are no longer needed
+            raise
 
 
 def refuse_others(answers: Mapping[str, Answered]) -> None:

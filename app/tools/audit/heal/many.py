@@ -5,23 +5,24 @@ Each service is decided as if it were healed alone. A member gets at most ``CALL
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from threading import Event
-from typing import TypeVar
 
 from app.tools.audit.client.access import Access
 from app.tools.audit.heal.decide import Decision, Departure, decide, lasting
-from app.tools.audit.heal.healing import MEMBERS_MAX, CannotHeal, refuse_others
+from app.tools.audit.heal.healing import (
+    ASK_AGAIN_S,
+    LOOK_AGAIN_S,
+    CannotHeal,
+    ask_all,
+    check_count,
+    refuse_others,
+)
 from app.tools.audit.heal.reading import Held, MemberAsked, NoAnswer, OtherKind, Wanted, read_services
 
 SERVICES_MAX = 10_000
 CALLS_PER_S = 40
 """Below the 50 that a member accepts: a call that is refused waits for a second."""
-ASK_AGAIN_S = 6.0
-LOOK_AGAIN_S = 1.0
-
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -70,8 +71,7 @@ class ManyHealing:
         Raises:
             CannotHeal: there are too many members, or fewer than two.
         """
-        if not 2 <= len(addresses) <= MEMBERS_MAX:
-            raise CannotHeal(f"a heal needs 2 to {MEMBERS_MAX} members; {len(addresses)} given")
+        check_count(addresses)
         self._addresses = tuple(addresses)
         self._access = access
         self._stop = stop
@@ -130,8 +130,8 @@ class ManyHealing:
                 self._stop.wait(LOOK_AGAIN_S)
 
     def _look(self, wanted: Collection[Wanted]) -> _Look:
-        answers = self._of_all(
-            self._addresses, lambda address: read_services(address, self._access, wanted, self._stop)
+        answers = ask_all(
+            self._addresses, lambda address: read_services(address, self._access, wanted, self._stop), self._stop
         )
         refuse_others({address: one for address, one in answers.items() if isinstance(one, OtherKind)})
         held = {address: one for address, one in answers.items() if isinstance(one, dict)}
@@ -160,7 +160,7 @@ class ManyHealing:
                 calls = first if is_owner or not (decision.source or decision.instances) else later
                 calls.setdefault(address, []).append(one)
         for calls in (first, later):
-            self._of_all(tuple(calls), _caller(self._ask_member, calls, look, progress))
+            ask_all(tuple(calls), _caller(self._ask_member, calls, look, progress), self._stop)
 
     def _ask_member(self, address: str, wanted: Sequence[Wanted], look: _Look, progress: Callable[[int], None]) -> None:
         with MemberAsked(address, self._access, self._stop) as member:
@@ -174,16 +174,6 @@ class ManyHealing:
                 if reason := member.heal(one, source, decision.instances):
                     self.many.refused[address] = reason
                 progress(1)
-
-    def _of_all(self, addresses: Sequence[str], call: Callable[[str], T]) -> dict[str, T]:
-        if not addresses:
-            return {}
-        with ThreadPoolExecutor(len(addresses), thread_name_prefix="heal") as pool:
-            try:
-                return dict(zip(addresses, pool.map(call, addresses), strict=True))
-            except BaseException:
-                self._stop.set()  # otherwise the pool would wait for calls that are no longer needed
-                raise
 
 
 def _caller(
