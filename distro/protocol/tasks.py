@@ -280,7 +280,7 @@ class PeerQueue:
     def waits(self, key: DistroKey) -> str:
         """Return what is still to be done with a key, in words. Look-ups alone, which any thread may make."""
         found = [
-            "nothing is sent while the peer is not UP; it is compared when it is UP again"
+            "nothing is sent while the peer is not UP; it is compared when UP again"
             if not self.reachable
             else "",
             "being sent" if key in self.in_flight else "",
