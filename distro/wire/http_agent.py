@@ -155,7 +155,7 @@ class DistroHttpAgent:
         return self._received(self.call("PUT", peer, path, timeout_ms, dumps_sliced(summary)), versioned)
 
     def compare(self, peer: str, body: bytes, timeout_ms: int) -> bytes:
-        """PUT a message of a round that compares digests; return the plain answer. Shape: docs/wire.md."""
+        """PUT a message of a round that compares digests; return the plain answer. Shape: docs/wire-data.md."""
         return self.call("PUT", peer, "/distro/digest", timeout_ms, body)
 
     def query(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> list[Datum]:

@@ -1,4 +1,4 @@
-"""Writes docs/compatibility.md from test results: the features that work with each library and each real Nacos.
+"""Writes docs/compatibility.md and compatibility-nacos.md from test results: what works with each library and Nacos.
 
 python -m pytest tests/sdk --junitxml=build/results/sdk.xml
 python -m pytest tests/conformance --junitxml=build/results/conformance.xml
@@ -21,6 +21,7 @@ from tests.sdk.maintainer_core_calls import NACOS_3, PART_METHODS, REFUSED, UNRE
 
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = ROOT / "docs" / "compatibility.md"
+NACOS_TARGET = ROOT / "docs" / "compatibility-nacos.md"
 GO = (ROOT / "tests" / "sdk" / "programs" / "go" / "go.mod").read_text(encoding="utf-8")
 Results = Mapping[str, str]
 """The outcome of each test (``passed``, ``failed`` or ``skipped``), by ``folder/module.py::function[parameters]``."""
@@ -92,8 +93,8 @@ GRPC_FEATURES = {
     for title, chapter in GRPC_CHAPTERS.items()
 }
 TOGETHER = {
-    "sdk/test_mixed_view.py::test_all_see_the_same_at_every_quiet_point": "libraries of both kinds on one service, at "
-    "three members, see the same while nothing changes",
+    "sdk/test_mixed_view.py::test_all_see_the_same_at_every_quiet_point": "libraries over HTTP and gRPC on one "
+    "service, at three members, see the same while nothing changes",
     "sdk/test_grpc_sdks.py::test_a_frozen_publisher_is_gone_and_comes_back": "a machine that freezes with an open "
     "connection: its instance is removed, and comes back with it",
     f"{RUST_TEST}_a_subscription_hears_of_what_others_register_over_http": f"{RUST}: gets changes by push",
@@ -110,11 +111,11 @@ TOGETHER = {
     "sdk/test_dubbo.py::test_the_client_of_dubbo_registers_names_with_a_dollar_sign": f"{DUBBO}: names with a dollar "
     "sign",
     f"{FUZZY}_it_lists_what_matches_and_hears_of_what_comes_and_goes": f"{JAVA_3}: watches services by a pattern",
-    f"{FUZZY}_what_another_client_publishes_is_heard_of_until_it_ends": f"{JAVA_3}: its watch hears of what a client "
-    "publishes, until the client ends",
+    f"{FUZZY}_what_another_client_publishes_is_heard_of_until_it_ends": f"{JAVA_3}: its watch shows the services of "
+    "another client, until that client ends",
     f"{FUZZY}_an_ended_watch_hears_nothing": f"{JAVA_3}: ends a watch",
-    f"{FUZZY}_a_client_that_was_away_hears_of_what_it_missed": f"{JAVA_3}: its watch hears of what it missed while it "
-    "was away",
+    f"{FUZZY}_a_client_that_was_away_hears_of_what_it_missed": f"{JAVA_3}: its watch shows changes that it missed "
+    "while it was away",
     f"{FUZZY}_it_learns_of_the_limits": f"{JAVA_3}: learns of the limits of watches",
 }
 """Tests of several libraries at once, or of only one, and their features."""
@@ -150,45 +151,52 @@ SHOWN_AS = {"passed": "yes", "failed": "**no**", "skipped": "not run", "": ""}
 HEAD = """\
 # Compatibility
 
-Results of tests with the published libraries and with real Nacos servers: release {version}, {made}. *yes* means that
-the test passed, *not run* that its library or server was missing; a cell is empty if the library lacks the feature.
-Intended differences are in [differences](differences.md), and case by case for gRPC in [scenarios-2x](scenarios-2x.md).
+This page has the results of tests with the published libraries: release {version}, {made}.
+[Compatibility with real Nacos](compatibility-nacos.md) has those of recorded conversations and of clusters with real
+Nacos servers. *yes* means that the test passed. *not run* means that its library or server was missing. A cell is empty
+if the library lacks the feature. [Differences](differences.md) lists the intended differences, and
+[scenarios-2x](scenarios-2x.md) the cases of gRPC.
 
-`python -m scripts.docs.compatibility` makes this page from test results; a test compares its tables with the existing
-tests."""
+`python -m scripts.docs.compatibility` makes both pages from test results. A test compares their tables with the
+existing tests."""
+NACOS_HEAD = """\
+# Compatibility with real Nacos
+
+This page has the results of tests with real Nacos servers: release {version}, {made}.
+[Compatibility](compatibility.md) explains the results, and has those of the libraries."""
 RECORDED_HEAD = """
 ## Conversations recorded from {server}
 
-Replayed at a single node, and through one member of three; the text of each answer must be equal.
-Those recorded from Nacos 3.0.3 over HTTP v3 are replayed in the same way by
-`tests/conformance/test_conformance_v3.py`.
+The tests replay the conversations at a single node, and through one member of three. The text of each answer must be
+equal.
 
 | area | single node | through a member |
 |---|---|---|"""
 MAINTAINER_HEAD = """
 ## Operators' clients over HTTP v3
 
-At three members with users. `NamingMaintainerService` of Java's nacos-maintainer-client {version} has {whole}
-methods that call a server, overloads included. {passed} of them do their work. {refused} are refused, because Rollcall
-has no plug-ins and no Raft. {unreadable} fail inside the library, with Nacos 3.0.3 too: it expects an answer without
-the envelope. Its {parts} methods for configurations and AI are all refused with 501.
+These tests ran at three members with users. `NamingMaintainerService` of Java's nacos-maintainer-client {version} has
+{whole} methods that call a server, overloads included. {passed} of them do their work. Rollcall refuses {refused},
+because it has no plug-ins and no Raft. {unreadable} fail inside the library, with Nacos 3.0.3 too: it expects an answer
+without the envelope. Its {parts} methods for configurations and AI are all refused with 501.
 
-*yes* in the third column means that the test of the row passed. The last one has what a single Nacos 3.0.3 did when
-the same calls were tried.
+*yes* in the third column means that the test of the row passed. The last column has the result of the same calls at a
+single Nacos 3.0.3.
 
-| method | overloads | here | Nacos 3.0.3 |
+| method | overloads | Rollcall | Nacos 3.0.3 |
 |---|---|---|---|"""
 RECORDED_V3 = """
 ## Conversations recorded from Nacos 3.0.3 over HTTP v3
 
-Replayed at a single node by `tests/conformance/test_conformance_v3.py`."""
+`tests/conformance/test_conformance_v3.py` replays these conversations in the same way."""
 PEERS_HEAD = """
 ## Real Nacos in one cluster with Rollcall
 
-Two real members and one Rollcall member; for Nacos 3.0.3 also one real member and two Rollcall members (one-real).
+The clusters had two real members and one Rollcall member, and for Nacos 3.0.3 also one real member and two Rollcall
+members (one-real).
 The libraries over gRPC ran in a cluster of a real 2.3.1, a real 3.0.3 and one Rollcall member.
 
-| what | with | |
+| case | with | |
 |---|---|---|"""
 
 
@@ -204,8 +212,8 @@ def read_results(files: Iterable[Path]) -> Results:
     return found
 
 
-def document(results: Results, made: str) -> str:
-    """Return the text of the page.
+def documents(results: Results, made: str) -> dict[Path, str]:
+    """Return the text of each page.
 
     Raises:
         LookupError: a test that ran is in no table; name it in a table above, or in the list of ignored tests.
@@ -223,21 +231,18 @@ def document(results: Results, made: str) -> str:
     peers = _peers(left)
     if unknown := [name for name in left if not NOT_SHOWN.match(name)]:
         raise LookupError(f"no table of docs/compatibility.md has {unknown}")
-    parts = (
+    libraries = (
         HEAD.format(version=__version__, made=made),
-        "\n## Libraries over HTTP\n\nAt three members with default settings.\n",
+        "\n## Libraries over HTTP\n\nThese tests ran at three members with default settings.\n",
         *http,
-        "\n## Libraries over gRPC\n\nAs above.\n",
+        "\n## Libraries over gRPC\n\nThese tests ran at three members with default settings, too.\n",
         *grpc,
-        "\n## Libraries together\n\n| what | |\n|---|---|",
+        "\n## Libraries together\n\n| case | |\n|---|---|",
         *together,
         *maintainer,
-        *recorded,
-        RECORDED_V3,
-        PEERS_HEAD,
-        *peers,
     )
-    return "\n".join(parts) + "\n"
+    nacos = (NACOS_HEAD.format(version=__version__, made=made), *recorded, RECORDED_V3, PEERS_HEAD, *peers)
+    return {TARGET: "\n".join(libraries) + "\n", NACOS_TARGET: "\n".join(nacos) + "\n"}
 
 
 def _libraries(kind: str, libraries: Mapping[str, str], features: Mapping[str, str], left: dict[str, str]) -> list[str]:
@@ -273,7 +278,7 @@ def _maintainer(left: dict[str, str]) -> list[str]:
         rows.append(f"| all of `{name}`, refused | {number} | {outcome} | not tried |")
     return [
         *rows,
-        "\n| what | |\n|---|---|",
+        "\n| case | |\n|---|---|",
         *(f"| {text} | {SHOWN_AS[left.pop(test, '')]} |" for test, text in MAINTAINER_LIMITS.items()),
     ]
 
@@ -300,12 +305,13 @@ def _peers(left: dict[str, str]) -> list[str]:
 
 
 def main() -> int:
-    """Write the page; return the exit code."""
+    """Write the pages; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", nargs="+", type=Path, help="files written by pytest --junitxml")
     parser.add_argument("--date", default=date.today().isoformat(), help="of the results; today")
     arguments = parser.parse_args()
-    TARGET.write_text(document(read_results(arguments.files), arguments.date), encoding="utf-8")
+    for page, text in documents(read_results(arguments.files), arguments.date).items():
+        page.write_text(text, encoding="utf-8")
     return 0
 
 

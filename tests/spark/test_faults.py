@@ -24,7 +24,7 @@ ROWS = [service(), instance(1)]
 HEAVY = [service(), instance(1, weight=9.0)]
 OTHER = "DEFAULT_GROUP@@payments"
 Healed = dict[tuple[str, str], tuple[int, float, int]]
-PAGE = ROOT / "docs" / "audit.md"
+PAGE = ROOT / "docs" / "audit-results.md"
 RESULTS_OF_PAGE = "/var/lib/rollcall-audit/results"
 
 

@@ -32,7 +32,7 @@ class DigestSchema(CallSchema):
     described=Described(DIGEST, takes=(DigestSchema,)),
 )
 def digest(call: Call, services: Services) -> Answer:
-    """Digests of all buckets; with ``buckets`` of their services. Shape: docs/wire.md.
+    """Digests of all buckets; with ``buckets`` of their services. Shape: docs/wire-tools.md.
 
     It takes one of the places of dumps, as it is long work of one thread, too.
     """

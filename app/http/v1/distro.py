@@ -119,7 +119,7 @@ def put_checksum(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/distro/digest", access=MEMBERS, described=Described(RECEIVED, body=DATUM_BODY))
 def put_digest(call: Call, services: Services) -> Answer:
-    """Answer one message of a verify round that compares digests, of a peer of our kind. Shape: docs/wire.md."""
+    """Answer one message of a verify round that compares digests, of a peer of our kind. Shape: docs/wire-data.md."""
     return Reply(200, services.replication.compare(call.body, call.headers, call.remote_ip), JSON)
 
 

@@ -22,7 +22,7 @@ class DumpSchema(NamespaceSchema):
 
 @route("GET", "/v1/ns/operator/dump", access=admin(READ), described=Described(DUMP, takes=(DumpSchema,)))
 def dump(call: Call, services: Services) -> Answer:
-    """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire.md.
+    """All services and instances here, one JSON object a line, sent while they are read. Shape: docs/wire-tools.md.
 
     With the parameter ``serviceName`` those of one service.
     """

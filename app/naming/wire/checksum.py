@@ -38,7 +38,7 @@ def metadata_text(metadata: Metadata | None) -> str:
 def instance_list_checksum(instances: Iterable[Instance]) -> str:
     """Return the MD5 over an instance list.
 
-    Source: Nacos 1.4.1 Instances.recalculateChecksum; facts in docs/wire.md.
+    Source: Nacos 1.4.1 Instances.recalculateChecksum; facts in docs/wire-data.md.
     """
     text = "".join(
         f"{one.ip}:{one.port}_{java_double(one.weight)}_{flag_text(one.healthy)}_{flag_text(one.enabled)}"

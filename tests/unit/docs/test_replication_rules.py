@@ -1,4 +1,4 @@
-"""docs/replication.md and the code name the same rules, and ``resolve`` answers as its table says."""
+"""The pages docs/replication*.md and the code name the same rules, and ``resolve`` answers as its table says."""
 
 import re
 from functools import cache
@@ -11,7 +11,8 @@ from distro.model.types import NO_VERSION, Resolution, Version
 from distro.receive.resolve import KeyVersions, resolve
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "replication.md").read_text(encoding="utf-8")
+NAMES = ("replication", *(f"replication-{subject}" for subject in ("versions", "data", "faults", "writes")))
+PAGE = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in NAMES)
 RULES = [f"R{number}" for number in re.findall(r"^## R(\d+) ", PAGE, re.MULTILINE)]
 CITED = re.compile(r"\bR\d+\b")
 MINE, OTHERS = "a~1", "b~1"

@@ -366,7 +366,7 @@ def test_a_claim_is_not_read_at_once() -> None:
 
 
 def test_the_digest_of_a_claim_is_that_of_the_documented_text() -> None:
-    """Other releases make the same one: docs/wire.md."""
+    """Other releases make the same one: docs/wire-data.md."""
     owner, _ = claimed()
     [datum] = owner.registry.lists.datums([KEY])
     parts = datum.value.stored, datum.value.tombstones

@@ -101,7 +101,7 @@ class _Counted:
 def _take_ours(
     client: MemberClient, emit: Emit, parameters: Mapping[str, str | int] | None = None
 ) -> MemberDump | None:
-    """Return the dump of a Rollcall member, its rows given to ``emit``; None for another kind. Shape: docs/wire.md."""
+    """Return the dump of a Rollcall member, its rows given to ``emit``; else None. Shape: docs/wire-tools.md."""
     try:
         with client.lines(DUMP_PATH, NDJSON, parameters) as lines:
             return _read_dump(lines, emit)

@@ -34,7 +34,7 @@ def wanted_services(options: argparse.Namespace) -> list[Wanted]:
         return list(dict.fromkeys(Wanted(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in named))
     classes = options.classes or frozenset(HEALABLE)
     if other := sorted(classes - frozenset(HEALABLE)):
-        raise CannotHeal(f"a heal does not mend findings of {', '.join(other)}: see docs/audit-operations.md")
+        raise CannotHeal(f"a heal does not mend findings of {', '.join(other)}: see docs/audit-repair.md")
     try:
         found = committed_findings(options.results or default_results(), options.night)
         rows = [

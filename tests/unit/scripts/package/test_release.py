@@ -35,6 +35,13 @@ def test_each_fragment_of_the_changelog_has_a_kind_that_is_assembled() -> None:
     assert not wrong
 
 
+def test_the_links_of_a_fragment_lead_to_pages() -> None:
+    """The template turns ``../page.md`` into ``docs/page.md``, and leaves other links as they are."""
+    for path in (ROOT / "docs" / "changes").iterdir():
+        links = re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8"))
+        assert not [link for link in links if not (path.parent / link).is_file()], path.name
+
+
 def test_each_dependency_has_a_lower_bound_and_no_upper_one() -> None:
     wanted = config()["options"]["install_requires"].split()
     assert lowest(SETUP) == [one.replace(">=", "==") for one in wanted]
