@@ -120,7 +120,7 @@ def words(rule: AccessRule) -> str:
     """Return a rule as text, for the page of them and for the description of the API."""
     match rule.scope:
         case Scope.PUBLIC:
-            who = "anybody"
+            who = "anyone"
         case Scope.LOGGED_IN:
             who = "any user"
         case Scope.NAMING:

@@ -25,7 +25,7 @@ class EnginePage:
     """Returns the current activity of each thread of the engine."""
 
     def facts(self) -> dict[str, Any]:
-        """Return the whole state, as copies. Shape: docs/operations.md."""
+        """Return the whole state, as copies. Shape: docs/operations/inspect.md."""
         view, now_ms = self.view(), self.clock.monotonic_ms()
         members = _members(view)
         return {

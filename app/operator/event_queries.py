@@ -107,7 +107,7 @@ def local_events(audit: AuditTrail, query: EventQuery) -> dict[str, Any]:
 
 
 def event_of(node: str, run: str, one: NotedLine) -> Event:
-    """Return the event of a remembered line. Shape: docs/operations.md."""
+    """Return the event of a remembered line. Shape: docs/operations/inspect.md."""
     fields = orjson.loads(one.line)
     what, key = fields["what"], fields.get("key", "")
     before, after = fields.get("before"), fields.get("after")

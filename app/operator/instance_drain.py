@@ -58,7 +58,7 @@ class DrainJob:
         return self._over.wait(timeout_s)
 
     def told(self) -> dict[str, Any]:
-        """Return the state for the caller. Shape: docs/operations.md."""
+        """Return the state for the caller. Shape: docs/operations/instances.md."""
         seen = {address: one for address, one in self.seen.items() if one is not None}
         return {
             "state": self.state,

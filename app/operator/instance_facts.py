@@ -77,7 +77,7 @@ class InstanceFacts:
         return places_of(self.table, namespace, service, ip, port)
 
     def facts(self, asked: AskedInstance) -> Facts:
-        """Return everything that this member knows. Shape: docs/operations.md."""
+        """Return everything that this member knows. Shape: docs/operations/inspect.md."""
         now_ms = self.clock.monotonic_ms()
         service = self.table.get(asked.namespace, asked.service)
         found: Facts = {

@@ -97,7 +97,7 @@ class Explainer(Protocol):
     """This member's facts about one instance."""
 
     def facts(self, asked: AskedInstance) -> dict[str, Any]:
-        """Return all facts about the instance. Shape: docs/operations.md."""
+        """Return all facts about the instance. Shape: docs/operations/inspect.md."""
         ...
 
     def places(self, namespace: str, service: str, ip: str, port: int) -> list[InstancePlace]:

@@ -32,7 +32,7 @@ ELSEWHERE = "192.0.2.66"
 """An address reserved for documentation (RFC 5737)."""
 Attack = Callable[[Victim], None]
 TABLE: dict[str, Attack] = {}
-"""The attacks by name, in the order of docs/security.md."""
+"""The attacks by name, in the order of docs/security/attacks.md."""
 OF_USERS: set[str] = set()
 """Attacks that only members with required login can refuse."""
 PUBLISHED_KEY = "SecretKey012345678901234567890123456789012345678901234567890123456789"

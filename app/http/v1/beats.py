@@ -26,7 +26,7 @@ BEATS_MAX = 5_000
 def service_beats(call: Call, services: Services) -> Answer:
     """Return the ages of the last beats, as the owner of the service counts them: a copy's age says nothing.
 
-    With ``local=true`` as this member counts them. Shape: docs/operations.md.
+    With ``local=true`` as this member counts them. Shape: docs/operations/inspect.md.
     """
     values = load_parameters(ServiceSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]

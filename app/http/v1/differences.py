@@ -31,7 +31,7 @@ Held = Mapping[str, Any]
 def differences(call: Call, services: Services) -> Answer:
     """Return the instances of a service that members hold differently; with ``local=true`` all that this one holds.
 
-    A change that is on its way to a member shows as a difference for a moment. Shape: docs/operations.md.
+    A change that is on its way to a member shows as a difference for a moment. Shape: docs/operations/inspect.md.
     """
     values = load_parameters(NeededServiceSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]

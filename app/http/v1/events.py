@@ -109,7 +109,7 @@ class EventSchema(CallSchema):
 def events(call: Call, services: Services) -> Answer:
     """Return what happened lately, as all members remember it, the latest first; with ``local`` as this one does.
 
-    Shape: docs/operations.md.
+    Shape: docs/operations/inspect.md.
     """
     values = load_parameters(EventSchema, call.parameters)
     query = query_of(values, services.wall_ms())
@@ -150,7 +150,7 @@ def parameters_of(query: EventQuery) -> dict[str, str | int]:
 
 
 def all_events(services: Services, query: EventQuery) -> dict[str, Any]:
-    """Ask all members that are not DOWN at once, and merge their answers. Blocks. Shape: docs/operations.md."""
+    """Ask all members that are not DOWN at once, and merge their answers. Blocks. Shape: docs/operations/inspect.md."""
     own = services.cluster.self_address
     here = local_events(services.instruments.audit, query)
     answers, silent, other_kinds = ask_all(

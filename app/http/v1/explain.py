@@ -60,7 +60,9 @@ def _registered_ip(query: DetailQuery, services: Services) -> str:
     described=Described(EXPLAINED, takes=(ExplainSchema, LocalSchema)),
 )
 def explain(call: Call, services: Services) -> Answer:
-    """Return each member's facts about an instance; with ``local=true`` this one's alone. Shape: docs/operations.md.
+    """Return each member's facts about an instance; with ``local=true`` only this one's.
+
+    Shape: docs/operations/inspect.md.
 
     Without ``clusterName`` the instance is searched in all clusters, and in all groups if its own has none.
     """

@@ -127,7 +127,10 @@ def distro_status(call: Call, services: Services) -> Answer:
 
 @route("GET", *_paths("distro"), access=admin(READ).or_members(), described=Described(ENGINE))
 def engine(call: Call, services: Services) -> Answer:
-    """How replication is doing here: threads, what each peer lacks, queues, rounds. Shape: docs/operations.md."""
+    """The state of replication here: threads, each peer's missing changes, queues, rounds.
+
+    Shape: docs/operations/inspect.md.
+    """
     return json_reply(services.engine_facts() | {"contents": services.content_checks.facts()})
 
 

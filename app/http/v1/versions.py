@@ -26,7 +26,7 @@ _TOLD = frozenset(("address", "known", "version", "writer", "instances", "health
     described=Described(SERVICE_VERSIONS, takes=(ServiceSchema, LocalSchema)),
 )
 def service_versions(call: Call, services: Services) -> Answer:
-    """Return each member's copy of a service; with ``local=true`` this one's alone. Shape: docs/operations.md."""
+    """Return each member's copy of a service, or this one's with ``local=true``. Shape: docs/operations/inspect.md."""
     values = load_parameters(ServiceSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]
     own = _held(services, namespace, service)

@@ -1,11 +1,8 @@
-"""The page of who may call what is the one of the code."""
+"""The pages of permissions are those of the code."""
 
-from pathlib import Path
-
-from scripts.docs.access import document
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "access.md"
+from scripts.docs.access import DOCS, documents
 
 
-def test_the_page_is_made_of_the_tables() -> None:
-    assert PAGE.read_text(encoding="utf-8") == document(), "python -m scripts.docs.access writes it anew"
+def test_the_pages_are_made_of_the_tables() -> None:
+    made = documents()
+    assert {name: (DOCS / name).read_text(encoding="utf-8") for name in made} == made, "python -m scripts.docs.access"

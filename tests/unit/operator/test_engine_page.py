@@ -57,7 +57,7 @@ def test_the_pages_example_has_this_shape() -> None:
     engine = Engine(B)
     engine.load()
     engine.protocol.on_report(PeerReport(B, MemberState.UP, OWN_KIND, {"version": "1.4.8"}), engine.now_ms)
-    [example] = [one for one in snippets_of(ROOT / "docs" / "operations.md") if one.language == "json"]
+    [example] = [one for one in snippets_of(ROOT / "docs" / "operations" / "inspect.md") if one.language == "json"]
     shown, told = json.loads(example.text), page_of(engine)["peers"][B]
     assert shown.keys() == told.keys()
     for part in ("queue", "convergence", "verify"):
