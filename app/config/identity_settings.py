@@ -14,7 +14,7 @@ IDENTITY_KEY = Key(
     ("nacos.core.auth.server.identity.key",),
     TEXT,
     "",
-    "The header by which members and real Nacos recognize each other's requests; a cluster beyond loopback needs it.",
+    "The name of the header that identifies requests of members and of real Nacos; a cluster beyond loopback needs it.",
 )
 IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),
@@ -159,8 +159,8 @@ UNIDENTIFIED = (
     f"of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
 )
 NEEDED = (
-    "a cluster whose members are not all on loopback needs a secret by which they recognize each other: set "
-    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, where nobody else can "
+    "a cluster whose members are not all on loopback needs a secret that identifies its members to each other: set "
+    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, if nothing else can "
     f"reach any member, {WITHOUT_IDENTITY.name}=true"
 )
 

@@ -40,7 +40,8 @@ LOOKUP_TYPE = Key(
     LOOKUP_OR_NONE,
     "",
     "Where the member list comes from. Default: cluster.conf if there is one, else nacos.member.list, "
-    "else rollcall.member.dns, else address.server.domain, whichever is set; without all of them the node is alone.",
+    "else rollcall.member.dns, else address.server.domain: the first one that is set. Without any "
+    "of them the node is standalone.",
 )
 SERVER_DOMAIN = Key(
     ("address.server.domain", "address_server_domain"),

@@ -21,6 +21,8 @@ BAD = {
         "The node shows the rule by which it decided.",
         "The node prints the name of what it found.",
         "They are what the tests run.",
+        "Each step does only what is not done.",
+        "The call reaches the node, and who may register is an operator.",
     ),
     "Openings": (
         "What is lost is found by comparing.",
@@ -28,7 +30,11 @@ BAD = {
         "Those of them that changed are sent.",
         "Where one more comes, the oldest is closed.",
     ),
-    "Own": ("The tests start nodes of their own.", "Calls among our own kind are signed."),
+    "Own": (
+        "The tests start nodes of their own.",
+        "Calls among our own kind are signed.",
+        "It is more than a registry, and another kind: it votes.",
+    ),
     "Other": ("The user is unknown, or the password is another.", "It uses a port other than the first."),
     "Pronouns": ("Somebody says so again.", "The member depends on what he does.", "The client is told."),
     "Phrases": (
