@@ -91,7 +91,9 @@ def on_starting(server: Any) -> None:
     _check_certificates()
     log = logging.getLogger(read_settings.__module__)
     if os.environ.get("WEB_CONCURRENCY", "1") != "1":
-        log.warning("WEB_CONCURRENCY is not followed: a node has one worker, as the registry is that process's memory")
+        log.warning(
+            "WEB_CONCURRENCY is ignored: a node has one worker, because the registry is in the memory of that process"
+        )
     if _SETTINGS.announce and is_root():
         log.warning("%s", ROOT_WARNING)
     if _SETTINGS.announce:

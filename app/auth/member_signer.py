@@ -141,8 +141,8 @@ class MemberSigner:
         if callee.warned_s is None or now_s - callee.warned_s >= WARN_S:
             callee.warned_s = now_s
             log.warning(
-                "%s does not prove that it knows the members' secret, and is sent nothing. If it is real Nacos, add it "
-                "to %s; else see whether it has the same %s and lists %s",
+                "%s does not prove that it knows the members' secret, so this member sends it no data. "
+                "If it is real Nacos, add it to %s; otherwise check that it has the same %s and lists %s",
                 peer,
                 IDENTITY_NACOS_MEMBERS.name,
                 IDENTITY_VALUE.name,

@@ -205,11 +205,14 @@ class Checker:
         except StorageError as error:
             self.unwritten += 1
             if not self._disk_refuses:
-                LOG.error("the disk refuses the health that checks found; the checks go on and retry: %s", error)
+                LOG.error(
+                    "the disk refuses the results of health checks; the checks continue, and the write is retried: %s",
+                    error,
+                )
             self._disk_refuses = True
             return
         if self._disk_refuses:
-            LOG.info("the disk takes the health that checks find again")
+            LOG.info("the disk accepts the results of health checks again")
             self._disk_refuses = False
 
     def stop(self) -> None:

@@ -56,9 +56,9 @@ class OverrideUpkeep:
                 what = f"{one.keys[0]}{f' and {more} more' if (more := len(one.keys) - 1) else ''}"
                 LOG.info("an operator's change of %s of %s is dropped: the instance is gone", what, one.service)
         except StorageError as error:
-            LOG.error("the disk refuses the end of operators' changes, which is tried again: %s", error)
+            LOG.error("the disk refuses to remove expired changes of operators; the removal is retried: %s", error)
         except Exception:
-            LOG.exception("the end of operators' changes failed unexpectedly")
+            LOG.exception("the removal of expired changes of operators failed unexpectedly")
         finally:
             with self._lock:
                 self._is_busy = False

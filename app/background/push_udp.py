@@ -212,7 +212,7 @@ class UdpPusher:
             try:
                 wait_s = self._turn(wait_s)
             except Exception:
-                LOG.exception("a push failed unexpectedly; pushing goes on")
+                LOG.exception("a push failed unexpectedly; other pushes continue")
                 wait_s = 0 if self._outbox or self._mailbox else IDLE_S
 
     def _turn(self, wait_s: float) -> float:

@@ -178,7 +178,7 @@ def _text(file: Path, *, is_needed: bool) -> tuple[bytes, int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         if not is_needed:
             return None
-        raise ClientConfigError(f"there is no file {file}, which --profile or {FILE_VARIABLE} asks for") from None
+        raise ClientConfigError(f"{file} of --profile or {FILE_VARIABLE} does not exist") from None
     except OSError as error:
         raise ClientConfigError(f"{file} cannot be read: {error.strerror or error}") from None
     if len(content) > FILE_BYTES_MAX:
@@ -192,7 +192,7 @@ def _faults(table: Mapping[str, Any]) -> Iterator[str]:
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; it may have {', '.join(known)}"
-            yield f"{key!r} is no key of it{hint}"
+            yield f"{key!r} is not a key of this file{hint}"
         elif not isinstance(value, str) or not value.isprintable() or not value.strip():
             yield f"{key} should be a text in one line"
 

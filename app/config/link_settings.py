@@ -101,7 +101,7 @@ FIELDS: Mapping[str, Key[Any]] = {
         "in: this cluster shows the other one's instances. out: it follows nothing; the other cluster has its own link "
         "to this one. both: as in, for a pair of links.",
     ),
-    "user": _field("user", TEXT, "", "The user that this link logs in as; it brings what that user may read."),
+    "user": _field("user", TEXT, "", "The user that this link logs in as; it imports the services that this user may read."),
     "password": _field("password", TEXT, "", "The password of that user."),
     "contextPath": _field("contextPath", CONTEXT_PATH, "/nacos", "The prefix of all paths at the other cluster."),
     "tls": _field("tls", FLAG, "false", "Call the other cluster over HTTPS."),
@@ -253,7 +253,7 @@ class LinkSource:
                 if (parsed := _parse_key(key, origin)) and text.strip():
                     found.setdefault(parsed[0], {}).setdefault(parsed[1], (text.strip(), origin))
         if len(found) > LINKS_MAX:
-            raise SettingError(f"{len(found)} links are more than {LINKS_MAX}")
+            raise SettingError(f"{len(found)} links are over the limit of {LINKS_MAX}")
         return tuple(_link(name, found[name]) for name in sorted(found))
 
 
@@ -292,7 +292,7 @@ def _parse_key(key: str, origin: str) -> tuple[str, str] | None:
     if not NAME.fullmatch(name):
         raise SettingError(f"{key} ({origin}) is not allowed: the name of a link has up to 32 letters, digits and -")
     if of not in FIELDS:
-        raise SettingError(f"{key} ({origin}) is no setting of a link: it has {', '.join(FIELDS)}")
+        raise SettingError(f"{key} ({origin}) is not a setting of a link; the settings are {', '.join(FIELDS)}")
     return name, of
 
 

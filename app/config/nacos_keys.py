@@ -174,7 +174,7 @@ def misspelt_keys(given: Mapping[str, str], ours: Collection[str]) -> Iterator[s
         if name.startswith(SNAKE_PREFIX) and given[name].startswith(SERVICE_LINK):
             continue
         if name in DOCKER_VARIABLES:
-            yield f"{name} of Nacos's Docker image is not followed; set {DOCKER_VARIABLES[name]}"
+            yield f"{name} of Nacos's Docker image is ignored; set {DOCKER_VARIABLES[name]}"
         elif near := difflib.get_close_matches(name, known, n=1, cutoff=ALIKE_MIN):
-            what = "" if near[0] in ours else ", a setting of Nacos that is not followed either"
-            yield f"{name} is no setting and is not followed; did you mean {near[0]}{what}?"
+            what = "" if near[0] in ours else ", which is a setting of Nacos that Rollcall also ignores"
+            yield f"{name} is not a setting and is ignored; did you mean {near[0]}{what}?"

@@ -194,7 +194,7 @@ class _Sources:
                 if (snaked or name.startswith(_OURS)) and name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
                     hint = f"; did you mean {near[0]}?" if near else ""
-                    yield f"{name} is no setting of this version and is not followed{hint}"
+                    yield f"{name} is not a setting of this version and is ignored{hint}"
         theirs = [name for key in ALL_KEYS for name in key.names if name.startswith(PREFIX)]
         for given in (self.overrides, self.environ, self.properties):
             yield from misspelt_keys(given, [*theirs, *map(snake, theirs)] if given is self.environ else theirs)

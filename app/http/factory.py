@@ -73,7 +73,7 @@ def create_app(services: Services) -> Flask:
             call.path_values = path_values
             # %2F is decoded to a slash by now, which may have matched a route that the sender did not name.
             if "%2f" in call.raw_path.lower():
-                raise InvalidParam("the path holds an escaped slash")
+                raise InvalidParam("the path contains an escaped slash")
             call.address, call.read = environ.get(ADDRESS), environ.get(READ)
             call.login_wait = environ.get(LOGIN_WAIT)
             call.body = environ["wsgi.input"].read()  # the server has read it to its end, within its bound

@@ -150,7 +150,9 @@ class LinkFollower:
         fields = Fields(values, FROM_MEMBER, " of a greeting")
         origin, member = fields.required("cluster", ORIGIN_CHARS_MAX), fields.required("member", ORIGIN_CHARS_MAX)
         if self.rules.refuses_own and origin == self._own_cluster():
-            raise CodecError(f"it is the cluster {origin!r}, as this one: give each a rollcall.cluster.id of its own")
+            raise CodecError(
+                f"it is the cluster {origin!r}, like this one: give each cluster a different rollcall.cluster.id"
+            )
         if member != self.member:
             self._confirmed.clear()
         self.origin, self.member = origin, member
@@ -275,7 +277,7 @@ class LinkFollower:
             CodecError: it is not, or its name cannot be stored.
         """
         if self.rules.checks_parts and (self.part is None or not self.part.takes(*name)):
-            raise CodecError(f"{name[1][:200]!r} in {name[0][:200]!r} was not asked for")
+            raise CodecError(f"{name[1][:200]!r} in {name[0][:200]!r} was not requested")
         try:
             check_names(name[1], DEFAULT_CLUSTER, namespace)
             check_service_format(name[1])

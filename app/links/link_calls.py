@@ -131,7 +131,7 @@ def _object_of(text: bytes, server: str) -> dict[str, Any]:
     try:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise LinkError(f"{server} sent what is not JSON: {error}") from None
+        raise LinkError(f"{server} sent invalid JSON: {error}") from None
     if not isinstance(found, dict):
         raise LinkError(f"{server} sent JSON that is not an object")
     return found

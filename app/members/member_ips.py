@@ -137,9 +137,7 @@ class MemberIps:
         if host in self._unresolved:
             LOG.warning("the name of member %s is resolved again: %s", member, ", ".join(sorted(found)))
         elif known and found and found != known:
-            LOG.info(
-                "member %s has another address: %s, not %s", member, *(",".join(sorted(a)) for a in (found, known))
-            )
+            LOG.info("member %s has a new address: %s, not %s", member, *(",".join(sorted(a)) for a in (found, known)))
         self.stats.name_addresses_changed += bool(known and found and found != known)
         self._unresolved -= {host}
         return found or known

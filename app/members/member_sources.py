@@ -40,7 +40,7 @@ class MemberSource(Protocol):
         """Return the members in the current list, at least one; None if the source is to be read again first.
 
         Raises:
-            NoListError: it cannot be read, or is no list.
+            NoListError: it cannot be read, or is not a member list.
         """
         ...
 
@@ -102,7 +102,7 @@ class AddressServer:
         if answer.status != 200:
             raise NoListError(f"the address server {self._url} answers {answer.status}")
         if answer.headers.get("Content-Encoding", "identity").lower() not in ("identity", ""):
-            raise NoListError(f"the address server {self._url} answers in an encoding that was not asked for")
+            raise NoListError(f"the address server {self._url} answers in an encoding that was not requested")
         return parse_list(_plain_list(answer.body, self._url), f"the answer of {self._url}")
 
     def close(self) -> None:
@@ -134,7 +134,7 @@ class DnsName:
         own_family = [ip for ip in usable if ipaddress.ip_address(ip).version == self._version]
         members = tuple(join_address(ip, self._port) for ip in own_family or usable)
         if not 0 < len(members) <= MEMBERS_MAX:
-            raise NoListError(f"{self._host} has {len(members)} addresses that can be a member's")
+            raise NoListError(f"{self._host} has {len(members)} addresses that a member can have")
         return members
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ def _plain_list(body: bytes, url: str) -> bytes:
     try:
         fields: Any = orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise NoListError(f"the answer of {url} is no list") from None
+        raise NoListError(f"the answer of {url} is not a member list") from None
     code, data = fields.get("code"), fields.get("data")
     if code not in (0, 200) or not isinstance(data, str):
         raise NoListError(f"the address server {url} answers code {code!r}")
@@ -169,14 +169,14 @@ def parse_list(content: bytes, origin: str) -> tuple[str, ...]:
     """Return the members in the text of a list, at least one.
 
     Raises:
-        NoListError: the text is no list; the error names ``origin``.
+        NoListError: the text is not a member list; the error names ``origin``.
     """
     if len(content) > FILE_BYTES_MAX:
         raise NoListError(f"{origin} is over {FILE_BYTES_MAX} bytes")
     try:
         members = parse_members(content.decode("utf-8-sig"), origin)
     except UnicodeDecodeError:
-        raise NoListError(f"{origin} is no text") from None
+        raise NoListError(f"{origin} is not UTF-8 text") from None
     except SettingError as error:
         raise NoListError(str(error)) from None
     if not members:

@@ -168,7 +168,7 @@ COUNTERS: dict[str, CounterInfo] = {
     "warm_lists_unread": _gauge(
         "warm_unread_services", "Instance lists of the last run that this start could not read."
     ),
-    "overrides": _gauge("overridden_instances", "Instances with a change by an operator, which is kept beside them."),
+    "overrides": _gauge("overridden_instances", "Instances with a change by an operator."),
     "links": _gauge("links", "Links to other clusters that this node follows."),
     "links_silent": _gauge("silent_links", "Links whose other cluster this node does not hear."),
     "foreign_instances": _gauge("foreign_instances", "Instances of other clusters that links brought."),

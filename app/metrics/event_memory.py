@@ -171,7 +171,7 @@ def tail_lines(path: Path) -> list[str]:
                 parts.append(opened.read(left))
         except OSError as error:
             if not isinstance(error, FileNotFoundError):
-                LOG.warning("the events in %s are not shown, as it cannot be read: %s", file, error)
+                LOG.warning("the events in %s are not shown, because it cannot be read: %s", file, error)
             break
         left -= len(parts[-1])
         if left <= 0:

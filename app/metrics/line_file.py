@@ -259,5 +259,5 @@ class LineFile:
         self.stats.dropped += len(waiting)
         self._untold += len(waiting)
         if self.stats.writes_failed % LOG_EVERY == 0:
-            LOG.warning("%s does not take lines, which are lost: %s", self._path, error)
+            LOG.warning("%s does not accept lines, which are lost: %s", self._path, error)
         self.stats.writes_failed += 1

@@ -259,7 +259,7 @@ class NamingCollector(Collector):
         subscribers.add_metric(["grpc"], clients.subscriptions)
         yield subscribers
         pushes = CounterMetricFamily(
-            f"{PREFIX}udp_pushes", "Pushes over UDP by what became of them; sent counts all.", labels=["result"]
+            f"{PREFIX}udp_pushes", "Pushes over UDP by result; sent counts all.", labels=["result"]
         )
         for result, count in (
             ("sent", udp.total),
@@ -312,7 +312,9 @@ class ClusterCollector(Collector):
             f"{PREFIX}engine_turn_max_seconds", "The longest turn of that thread since the start.", times.turn_max_s
         )
         actions = HistogramMetricFamily(
-            f"{PREFIX}engine_action_seconds", "Steps of work beside that thread, by kind.", labels=["action"]
+            f"{PREFIX}engine_action_seconds",
+            "Steps of work on the second thread of the engine, by kind.",
+            labels=["action"],
         )
         for name, timings in sorted(times.actions.copy().items()):
             add_timings(actions, [name], timings)

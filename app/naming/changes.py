@@ -217,7 +217,7 @@ def _decode(key: str, version: Version, fields: Fields, sent_ms: int) -> Change:
             decode_stored(instance, *names, sent_ms) if short is None else _decode_short(short, names, version, sent_ms)
         )
         if stored.instance.key != instance_key or stored.version != version:
-            raise CodecError("the instance of a change is another one")
+            raise CodecError("the instance of a change does not match its key")
         return Change(key, instance_key, version, stored, None, alone)
     try:
         check_names(names[1], DEFAULT_CLUSTER, names[0])

@@ -174,7 +174,9 @@ def note_health(history: InstanceHistory) -> Callable[[HealthChanged], None]:
     """Return the handler that keeps what became of single instances without beats."""
 
     def handle(event: HealthChanged) -> None:
-        what = "removed, as no beat came" if event.what == REMOVED else "made unhealthy, as no beat came"
+        what = (
+            "removed, because no beat arrived" if event.what == REMOVED else "made unhealthy, because no beat arrived"
+        )
         history.note(event.key, event.instance, what)
 
     return handle

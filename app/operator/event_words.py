@@ -97,16 +97,16 @@ _OF_INSTANCES = {
     "create": "registered",
     "remove": "deregistered",
     "beat": "registered by a beat",
-    "expire": "removed, as no beat came",
-    "unhealthy": "became unhealthy, as no beat came",
+    "expire": "removed, because no beat arrived",
+    "unhealthy": "became unhealthy, because no beat arrived",
     "ill": "set unhealthy by a call",
     "healthy": "became healthy",
-    "leave": "gone with its client's connection",
+    "leave": "removed, because the connection of its client ended",
 }
 _VERBS = {"create": "created", "update": "changed", "remove": "removed"}
 _ACCESSES = {
     "login.done": "logged in",
-    "login.refused": "was refused to log in: unknown user or wrong password",
+    "login.refused": "could not log in: unknown user or wrong password",
     "logout": "logged out",
 }
 
@@ -137,7 +137,7 @@ def sentence(what: str, key: str, place: EventPlace, before: object, after: obje
         case "operation":
             return f"called {key}"
         case "lost":
-            return "events were lost: too many came at once, or the disk did not take them"
+            return "events were lost: too many came at once, or the disk did not accept them"
         case "login" | "logout" | "access":
             return _access(what, key, after)
         case _:
@@ -167,7 +167,7 @@ def _of_override(verb: str, before: object, after: object) -> str:
     old = before if isinstance(before, Mapping) else {}
     new = after if isinstance(after, Mapping) else {}
     if verb == "remove":
-        return "is as its client registered it again"
+        return "has the values of its client again"
     if isinstance(new.get("enabled"), bool) and old.get("enabled") is not new["enabled"]:
         rest = {name: value for name, value in new.items() if name != "enabled" and value is not None}
         return f"{'put back into' if new['enabled'] else 'taken out of'} service{_changes(old, rest) if rest else ''}"

@@ -241,7 +241,9 @@ class InstanceSearches:
             TooManyRequests: other searches are under way.
         """
         if not self._free.acquire(timeout=self._wait_s):
-            raise TooManyRequests("as many searches as this node runs at a time are under way", self._wait_s)
+            raise TooManyRequests(
+                "this node already runs as many searches as it allows; please try again later", self._wait_s
+            )
         try:
             return search(naming, asked, may_read)
         finally:

@@ -158,9 +158,9 @@ def _foreign(told: Told) -> list[str]:
             f"as {one['statedBy']} says."
         )
         if one["stale"]:
-            said.append(f"The link {name} is silent for {_span(one['silentMs'])}: this is its last word.")
+            said.append(f"The link {name} has not answered for {_span(one['silentMs'])}: this is its last known state.")
         elif one["kept"]:
-            said.append(f"The cluster {one['origin']} does not have it at the moment, and gave no word of a removal.")
+            said.append(f"The cluster {one['origin']} does not have it at the moment, and did not report a removal.")
     return said
 
 

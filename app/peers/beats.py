@@ -184,10 +184,10 @@ def take_batch(services: object, take: TakeBeats) -> bytes:
         CodecError: the batch cannot be read.
     """
     if not isinstance(services, dict):
-        raise CodecError("a batch of beats is a JSON object")
+        raise CodecError("a batch of beats should be a JSON object")
     for ages in services.values():
         if not isinstance(ages, dict) or not all(type(age) is int and 0 <= age <= AGE_MS_MAX for age in ages.values()):
-            raise CodecError("a service of a batch of beats is a JSON object of ages in ms")
+            raise CodecError("a service of a batch of beats should be a JSON object of ages in ms")
     unknown = {key: names for key, ages in services.items() if (names := take(key, ages))}
     return orjson.dumps({"unknown": unknown})
 

@@ -64,7 +64,7 @@ def decode_request(fields: Fields) -> DistroCall:
     try:
         operation = DataOperation(name)
     except ValueError:
-        raise InvalidParam(f"field 'dataOperation' is no operation: {name}") from None
+        raise InvalidParam(f"field 'dataOperation' is not an operation: {name}") from None
     data = fields.inner("distroData")
     key = data.inner("distroKey")
     return DistroCall(

@@ -157,7 +157,7 @@ class GrpcLink:
                 return stream
             if message.type == "ConnectResetRequest":
                 break
-        raise TransportError("it took no connection")
+        raise TransportError("it accepted no connection")
 
     async def _keep(self, stream: Any) -> None:
         """Answer the member's requests and check its health, until the connection ends."""

@@ -141,7 +141,7 @@ class GrpcLinks:
         """
         link = self._links.get(peer)
         if link is None:
-            raise LinkClosed(f"{peer} is no member")
+            raise LinkClosed(f"{peer} is not a member")
         return await link.request(request_type, body, timeout_s)
 
     def begin(self, work: Coroutine[Any, Any, T], done: Callable[[T | TransportError], None]) -> None:
@@ -182,7 +182,7 @@ class GrpcLinks:
         try:
             result = future.result(timeout_s + LATE_S)
         except (FutureTimeoutError, CancelledError) as error:
-            raise TransportError("the event loop did not come to it in time") from error
+            raise TransportError("the event loop did not send the call in time") from error
         if isinstance(result, TransportError):
             raise result
         return result

@@ -151,21 +151,21 @@ def _call(part: object) -> BatchedCall:
         ):
             sent = _bytes_of(query), _bytes_of(body)
             return _new_tuple(BatchedCall, (method, path, *sent, content_type, agent, address, authorization, token))
-    raise CodecError("a call of a batch of writes is an array of texts")
+    raise CodecError("a call of a batch of writes should be an array of texts")
 
 
 def _loads(body: bytes) -> object:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
-        raise CodecError("a batch of writes, or its answer, is no JSON") from None
+        raise CodecError("a batch of writes, or its answer, is not valid JSON") from None
 
 
 def _bytes_of(text: str) -> bytes:
     try:
         return text.encode("latin-1")
     except UnicodeEncodeError:
-        raise CodecError("a call of a batch of writes has characters that stand for no byte") from None
+        raise CodecError("a call of a batch of writes has characters outside of Latin-1") from None
 
 
 def entry_of(reply: GivenReply, *, is_dated: bool) -> bytes:
@@ -197,7 +197,7 @@ def decode_answers(body: bytes, count: int, clock: str = "") -> list[DoneAnswer 
     """
     entries = _loads(body)
     if not isinstance(entries, list) or len(entries) != count:
-        raise CodecError(f"the answer to a batch of {count} writes has not as many entries")
+        raise CodecError(f"the answer to a batch of {count} writes has a different number of entries")
     try:
         return [None if entry is None else _answer(entry, clock) for entry in entries]
     except (TypeError, ValueError, AttributeError):

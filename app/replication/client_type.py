@@ -240,7 +240,7 @@ class ClientCodec:
                 raise CodecError("field 'gone' of a client is for deltas")
             return Datum(key, version, snapshot)
         if type(since) is not int or not 0 < since < version.counter:
-            raise CodecError(f"field 'since' of {key[:200]!r} is no version before that of the delta")
+            raise CodecError(f"field 'since' of {key[:200]!r} must be a version before that of the delta")
         return Datum(key, version, snapshot, Version(version.epoch, since, version.writer))
 
     def checksum(self, datum: Datum) -> str:

@@ -271,7 +271,7 @@ def _decode_rule(fields: Fields) -> ArrivalRule:
     if arrival not in {one.value for one in Arrival}:
         raise CodecError(f"field 'arrival' of foreign instances is unknown: {arrival[:80]!r}")
     if not 0 <= weight <= WEIGHT_MAX:
-        raise CodecError(f"field 'weight' of foreign instances is no number from 0 to {WEIGHT_MAX:g}")
+        raise CodecError(f"field 'weight' of foreign instances must be a number from 0 to {WEIGHT_MAX:g}")
     return ArrivalRule(Arrival(arrival), fields.whole("healthyMin", None, 0, INSTANCES_MAX), weight)
 
 

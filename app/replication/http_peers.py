@@ -264,7 +264,7 @@ class NodeReplication:
 
     def _type(self, name: str) -> str:
         if name and name not in self.components:
-            raise CodecError(f"Parameter 'type' is illegal: {name[:100]!r} is no resource type")
+            raise CodecError(f"Parameter 'type' is illegal: {name[:100]!r} is not a resource type")
         return name or INSTANCE_LIST
 
     def refresh(self, peer: str, keys: tuple[str, ...], timeout_ms: int) -> bool:

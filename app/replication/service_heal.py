@@ -106,9 +106,11 @@ class ServiceHealer:
             and one.state in (MemberState.UP, MemberState.SUSPICIOUS)
         )
         if not peers:
-            raise InvalidParam("this node has no other Rollcall member that it can reach")
+            raise InvalidParam("this node cannot reach any other Rollcall member")
         if source and source not in peers:
-            raise InvalidParam(f"Parameter 'source' is illegal: {source} is no Rollcall member that this one can reach")
+            raise InvalidParam(
+                f"Parameter 'source' is illegal: {source} is not a Rollcall member that this one can reach"
+            )
         keys = self._keys(namespace, service, instances)[:KEYS_MAX]
         asked: dict[str, list[DistroKey]] = {}
         owned = 0

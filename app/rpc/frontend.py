@@ -299,7 +299,11 @@ class GrpcFrontend:
         return due_ms
 
     def _close(self, connection: Connection) -> None:
-        LOG.info("connection %s of %s is closed: it is silent, or one too many", connection.id, connection.remote_ip)
+        LOG.info(
+            "connection %s of %s is closed: it does not answer, or exceeds a limit",
+            connection.id,
+            connection.remote_ip,
+        )
         self._end(connection)
 
     def _end(self, connection: Connection) -> None:

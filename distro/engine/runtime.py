@@ -138,10 +138,10 @@ class DistroRuntime:
         peers = [one.address for one in view.members.listed if view.members.is_reachable(one.address)]
         left = {peer: count for peer, count in view.pending_keys().items() if count and peer in peers}
         if view.members.listed and not peers:
-            LOG.warning("no other member can be reached: what was changed here stays here")
+            LOG.warning("no other member can be reached: the last changes of this member stay on this member")
         elif left:
             text = ", ".join(f"{count} changes for {peer}" for peer, count in left.items())
-            LOG.warning("this member ends before all was handed over: %s", text)
+            LOG.warning("this member ends before it has handed everything over: %s", text)
         elif peers:
             LOG.info("handed over to %s%s", ", ".join(peers), "" if is_over else ", apart from a call under way")
 
@@ -161,7 +161,7 @@ class DistroRuntime:
                 try:
                     self._member_agent.report(peer, self._config.report_timeout_ms)
                 except TransportError as error:
-                    LOG.info("could not tell %s that this member leaves: %s", peer, error)
+                    LOG.info("could not notify %s that this member leaves: %s", peer, error)
                 finally:
                     ended.release()
 

@@ -197,7 +197,7 @@ class PeerTrace:
                 LOG.warning(text, peer, key.key, age_s, cause.value, self.unapplied())
         elif self._told and cause is not Cause.UNREACHABLE:
             self._told.clear()
-            LOG.info("%s again has every change older than %.0f s", peer, STUCK_S)
+            LOG.info("%s has every change older than %.0f s again", peer, STUCK_S)
 
     def log_unreachable(self, peer: str) -> None:
         """Tell the log, once, what is not counted as the peer is unreachable."""

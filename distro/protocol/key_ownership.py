@@ -99,7 +99,7 @@ class Ownership:
         if (is_unlisted := members.is_unlisted) != self.is_unlisted:
             self.is_unlisted = is_unlisted
             if is_unlisted:
-                LOG.warning("no member that answers has this one in its list: it takes no calls of clients")
+                LOG.warning("no answering member lists this one: it refuses calls of clients")
         return own != before.own_kind.servers
 
     def _over(self, servers: tuple[str, ...]) -> DistroMapper:

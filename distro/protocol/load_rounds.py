@@ -58,7 +58,7 @@ class LoadRounds:
         if not self.load.is_over(now_ms, self._members.is_reachable, self._members.is_unlisting):
             return None
         self.finishing = self.load.end()
-        LOG.info("loaded from %s", ", ".join(self.load.loaded_from()) or "nobody, as no member had data")
+        LOG.info("loaded from %s", ", ".join(self.load.loaded_from()) or "no member, because none had data")
         return self.finishing
 
     def on_done(self, action: Load, outcome: Outcome, keys: frozenset[str] | None, now_ms: int) -> None:

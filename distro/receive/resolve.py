@@ -102,7 +102,7 @@ class VersionCheck:
             store = component.store
             stored = store.version(datum.key)
             if version > (stored if stored is not None else store.highest_own()):
-                raise NotGivenError(f"field 'version' is of this run, which did not give it: {version.to_text()}")
+                raise NotGivenError(f"field 'version' names this run, which did not assign it: {version.to_text()}")
         elif not (
             is_claimed or self._reader.view.members.is_known_writer(writer)
         ):  # a claimed state belongs to this run from then on
@@ -110,7 +110,7 @@ class VersionCheck:
         elif not (is_of_sender or loading or is_claimed) and self._reader.view.members.answers_itself(writer):
             stored = component.store.version(datum.key)
             if stored is None or not stored.has_had(version):
-                raise OthersWordError(f"field 'version' is of a run that is asked itself: {version.to_text()}")
+                raise OthersWordError(f"field 'version' names a run that is asked itself: {version.to_text()}")
         room = ASKED_HEAD_ROOM if loading or fetched else 2 * HEAD_ROOM if is_of_sender else HEAD_ROOM
         known = self._highest or self._stored()
         is_counted = is_claimed or version.counter <= known.counter + room
@@ -184,7 +184,7 @@ DELTA_KNOWN = Resolved(Resolution.EQUAL, "R5", "a state of the delta's version w
 DELTA_OF_ANOTHER = Resolved(Resolution.REFUSE, "R5", "the delta is not of the state that is stored")
 
 MERGED = {
-    Merged.NOTHING: "merged, and what is stored has all of it",
+    Merged.NOTHING: "merged; the stored state already has all of it",
     Merged.TAKEN: "merged, and it has all that is stored: applied",
     Merged.MADE: "merged into a new state of this member",
 }

@@ -120,7 +120,7 @@ _BLANKS = re.compile(r"[ \t\n\r]*")
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
@@ -141,7 +141,7 @@ def loads_sliced(body: bytes, names_max: int | None = None) -> Any:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if _skip(text, end) != len(text):
-        raise ValueError(f"there is more behind its end, at character {end}")
+        raise ValueError(f"there is text after its end, at character {end}")
     return value
 
 

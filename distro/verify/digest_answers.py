@@ -112,7 +112,7 @@ class DigestAnswers:
             return received
         self._stats.contents_differed += len(differing)
         LOG.warning(
-            "%s has another content of %d keys in equal versions: %s", source, len(differing), next(iter(differing))
+            "%s has different contents of %d keys in equal versions: %s", source, len(differing), next(iter(differing))
         )
         return replace(received, refused={**received.refused, **differing})
 

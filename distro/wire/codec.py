@@ -242,7 +242,7 @@ def decode_keys(value: object, what: str) -> list[str]:
         CodecError: not a list of texts.
     """
     if not isinstance(value, list) or not all(isinstance(key, str) for key in value):
-        raise CodecError(f"{what} is no list of keys")
+        raise CodecError(f"{what} is not a list of keys")
     return value
 
 

@@ -92,7 +92,7 @@ class DigestRequest:
         fields = json_object(body, NAMES_MAX)
         view, relayed = fields.get("view"), decode_keys(fields.get("for", []), "field 'for'")
         if not isinstance(view, str) or len(view) > VIEW_CHARS_MAX or len(relayed) > RELAYED_MAX:
-            raise CodecError("field 'view' or 'for' is no text, or too long")
+            raise CodecError("field 'view' or 'for' is not text, or is too long")
         return cls(
             view,
             tuple(relayed),

@@ -73,7 +73,7 @@ def test_what_cannot_be_read_is_named_and_changes_nothing(three: ClusterProcesse
     datum = client_datum(owner, "never", "10.9.0.2")
     datum["client"]["instancePublishInfos"][0]["port"] = "80"
     answer = tell(owner, target, datum)
-    assert answer.json()["failed"] == {PREFIX + ID: "field 'port' of an instance is no number"}
+    assert answer.json()["failed"] == {PREFIX + ID: "field 'port' of an instance is not a number"}
     headers = {"Content-Type": "application/json"}
     body = json.dumps({PREFIX + ID: client_datum(owner, "never", "10.9.0.2")}).encode()
     assert target.client.call("PUT", "/v1/ns/distro/datum", body, headers).status == 200

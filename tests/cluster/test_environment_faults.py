@@ -249,7 +249,7 @@ def test_a_member_that_comes_back_at_another_address_is_followed(make_cluster: S
     assert [member.worker for member in stayed] == workers
     for member in stayed:
         assert "registry" in member.log_text()
-        assert "has another address: 127.0.0.1, not 127.0.0.99" in member.log_text()
+        assert "has a new address: 127.0.0.1, not 127.0.0.99" in member.log_text()
 
 
 def test_descriptors_used_up(alone: Member) -> None:

@@ -131,7 +131,7 @@ def test_the_last_member_says_that_nobody_takes_over(make_cluster: StartCluster)
     eventually(lambda: first.client.states()[second.address] == "DOWN")
     assert first.client.register("alone", "10.9.201.1", metadata=LASTING).status == 200
     first.stop()
-    assert "no other member can be reached: what was changed here stays here" in first.log_text()
+    assert "no other member can be reached: the last changes of this member stay on this member" in first.log_text()
 
 
 def test_before_it_leaves_a_member_serves_for_a_time_of_grace(make_cluster: StartCluster) -> None:

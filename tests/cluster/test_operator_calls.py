@@ -90,7 +90,7 @@ class TestExplain:
         told = explained_once(owner, service, lambda one: says(one, "UNHEALTHY"))
         assert says(told, "Unhealthy because: no beat for", "time-out is 1000 ms")
         [happened] = told["members"][owner.address]["history"][-1:]
-        assert happened["what"] == "made unhealthy, as no beat came"
+        assert happened["what"] == "made unhealthy, because no beat arrived"
 
     def test_an_instance_that_was_deregistered(self, cluster: ClusterProcesses) -> None:
         service = "left"

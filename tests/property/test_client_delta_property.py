@@ -169,7 +169,7 @@ def test_a_delta_of_another_state_changes_nothing(base: Version, version: Versio
         ({"own": {"gone": [["public", SERVICES[0]]]}}, "'gone' of a client names a service that it publishes"),
         (
             {"own": {"gone": [["public", str(one)] for one in range(2 * RECENT_MAX + 1)]}},
-            "'gone' of a client is no list",
+            "'gone' of a client must be a list",
         ),
         ({"since": None, "own": {"gone": [["public", "G@@x"]]}}, "'gone' of a client is for deltas"),
     ],

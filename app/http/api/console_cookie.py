@@ -35,7 +35,7 @@ def set_cookie(call: Call, value: str, age_s: int, *, is_tls: bool) -> str:
     try:
         jar[COOKIE] = value
     except CookieError:
-        raise AssertionError("a token holds what no cookie may hold") from None
+        raise AssertionError("the token contains a character that is not allowed in a cookie") from None
     one = jar[COOKIE]
     one["path"], one["max-age"] = f"{call.context_path}/", age_s
     one["httponly"], one["samesite"], one["secure"] = True, "Strict", is_tls

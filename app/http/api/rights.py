@@ -107,7 +107,9 @@ def check_access(access: AccessRule, call: Call, services: Services) -> None:
         PreparedRefusal, PasswordGiven: as ``check_user``.
     """
     if access.action is _WRITE and call.method in READS and not access.only_reads and is_of_browser(call.header):
-        raise NoRight("a browser changes nothing with GET, as any page can have it do so: use POST or PUT")
+        raise NoRight(
+            "a browser must not change anything with GET, because any page could make it do so: use POST or PUT"
+        )
     if access.scope is _METRICS:
         access = scrape_rule(call, services)
     if access.scope is _MEMBERS:

@@ -280,9 +280,9 @@ def _check_parts(body: bytes, delimiter: bytes) -> None:
         raise InvalidParam(f"there are more than {PARTS_MAX} parts in the multipart form")
     before, *parts = body.split(delimiter)
     if before not in (b"", b"\r\n", b"\n"):
-        raise InvalidParam("the multipart form cannot be read, it should begin with its boundary")
+        raise InvalidParam("the multipart form cannot be read: it should begin with its boundary")
     if sum([len(part) - len(_after_head(part)) for part in parts]) > PART_HEADS_BYTES_MAX:
-        raise InvalidParam(f"the heads in the multipart form are over {PART_HEADS_BYTES_MAX} bytes")
+        raise InvalidParam(f"the part headers in the multipart form are over {PART_HEADS_BYTES_MAX} bytes")
 
 
 def _after_head(part: bytes) -> bytes:

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse_constant)
@@ -66,7 +66,7 @@ def _decode(decoder: json.JSONDecoder, text: str) -> Any:
 
 
 def loads_body(body: bytes, *, of_member: bool = False) -> Any:
-    """Return the JSON value of a call's body; None when the body is no JSON, or of a client and too many values."""
+    """Return the JSON value of a call's body; None if it is not valid JSON, or of a client and with too many values."""
     if not of_member and structure_of(body) > JSON_VALUES_MAX:
         return None
     try:
@@ -140,7 +140,7 @@ def beat_fields(text: str) -> BeatFields:
     """Return the fields of a ``beat`` parameter.
 
     Raises:
-        InvalidParam: it is no JSON object.
+        InvalidParam: it is not valid JSON object.
     """
     check_values("beat", text)
     try:

@@ -144,4 +144,4 @@ class NeededServiceSchema(NamespaceSchema):
 class LocalSchema(CallSchema):
     """Calls that ask all members, and with ``local`` this one alone."""
 
-    local = StrictFlag("local", "Only what this member knows.", False)
+    local = StrictFlag("local", "Only the data of this member.", False)

@@ -51,7 +51,7 @@ def one_tag(call: Call, services: Services) -> Answer:
     settings = services.settings
     page = tag_page(document, settings.context_path, call.path_values["tag"], console=settings.told.console)
     if page is None:
-        raise NotFound("there is no such part of the API")
+        raise NotFound("the API has no such part")
     return _html(page)
 
 

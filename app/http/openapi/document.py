@@ -18,9 +18,9 @@ OPENAPI_VERSION = "3.1.0"
 CONTEXT_PATHS_MAX = 16
 """The number of descriptions that are kept. A process has one node; tests have several."""
 INFO = """\
-The API of Nacos 1.4 under `/v1`, those of Nacos 2 and 3 under `/v2` and `/v3`, and Rollcall's own calls beside them.
+The API of Nacos 1.4 under `/v1`, those of Nacos 2 and 3 under `/v2` and `/v3`, and Rollcall's own calls.
 
-A parameter may stand in the query or, with POST, PUT, PATCH and DELETE, in a form; of several values of a name the
+A parameter may be in the query or, with POST, PUT, PATCH and DELETE, in a form; of several values of a name the
 first counts. The parameter `encoding` names the charset of the values, where that is not UTF-8. Parameters that a call
 does not know are ignored. An error of `/v1` is a text that names the parameter; that of `/v2` and `/v3` is an
 object with `code`.

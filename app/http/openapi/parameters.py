@@ -17,7 +17,7 @@ def parameters_of(schemas: Iterable[type[Schema]]) -> list[dict[str, Any]]:
     for schema in schemas:
         for one in schema().fields.values():
             if not isinstance(one, Parameter):
-                raise TypeError(f"{schema.__name__}.{one.name} is no parameter")
+                raise TypeError(f"{schema.__name__}.{one.name} is not a parameter")
             for further in (one, *(BESIDE_SERVICE_NAME if one.key == SERVICE_NAME else ())):
                 found.setdefault(further.key, _parameter(further))
     return list(found.values())

@@ -110,12 +110,12 @@ class LiveStreams:
                 try:
                     found[topic] = read()
                 except Exception:
-                    log.exception("nothing to tell to those who follow %s", topic)
+                    log.exception("cannot make the event for the followers of %s", topic)
         finally:
             try:
                 self._loop.call_soon_threadsafe(self._tell, found)
             except RuntimeError:
-                log.debug("the loop has ended before they were told")
+                log.debug("the loop ended before it notified the followers")
 
     def _tell(self, found: dict[tuple[str, ...], bytes]) -> None:
         self._reading = False

@@ -163,7 +163,7 @@ class RequestReader:
             return None
         self.more_bytes += len(data)
         if self.more_bytes > HEAD_BYTES_MAX and not self.ended:
-            return self._refuse(400, "nothing but blank lines comes")
+            return self._refuse(400, "the request has only blank lines")
         return None
 
     def feed_eof(self) -> Refusal | None:
@@ -223,7 +223,7 @@ class RequestReader:
         self.phase = BODY
         if self._parser.should_upgrade():
             if self._parser.get_method() == b"CONNECT":
-                _stop(405, "this server is no proxy")
+                _stop(405, "this server is not a proxy")
             self._upgrade = True
         elif block.content_length is not None or block.chunked:
             self._expect_body(block)
@@ -241,7 +241,7 @@ class RequestReader:
         if block.encoded_otherwise:
             _stop(400, "Transfer-Encoding may be 'chunked' and nothing else")
         if not _HOST.fullmatch(block.get("host") or ""):
-            _stop(400, "the header Host is no name or address with a port")
+            _stop(400, "the header Host must be a name or an address, with or without a port")
         if (text := self._bounds.refusal_of_page(block)) is not None:
             _stop(403, text)
         block.foreign = block.get("origin") is not None and self._bounds.has_foreign_origin(block)

@@ -30,7 +30,7 @@ def text_of(example: str, says: str = "") -> Content:
 
 OK_TEXT = text_of("ok")
 BARE_OK = text_of("ok", "Without the envelope.")
-ERROR_TEXT = Content(TEXT_TYPE, text("Param 'serviceName' is required.", "What is wrong; it names the parameter."))
+ERROR_TEXT = Content(TEXT_TYPE, text("Param 'serviceName' is required.", "The error, with the name of the parameter."))
 FILTER_ERROR = json_of(
     record(
         "FilterError",
@@ -38,7 +38,7 @@ FILTER_ERROR = json_of(
             "timestamp": text("2026-01-31T12:00:00.000+0000"),
             "status": whole(403),
             "error": text("Forbidden", "The status in words."),
-            "message": text("unknown user!", "What is wrong."),
+            "message": text("unknown user!", "The error."),
             "path": text("/nacos/v1/ns/instance", "The path of the call."),
         },
     )
@@ -49,7 +49,7 @@ RESULT_ERROR = json_of(
         {
             "code": whole(10_000, "The kind of the error, as in Nacos 2."),
             "message": text("parameter missing", "The kind in words."),
-            "data": or_null(text("Required parameter 'serviceName' type String is not present", "What is wrong.")),
+            "data": or_null(text("Required parameter 'serviceName' type String is not present", "The error.")),
         },
     )
 )

@@ -99,7 +99,7 @@ REMAINED = json_of(
     record(
         "RemainingInstances",
         {
-            "total": whole(5, "All instances of the service, whatever their state."),
+            "total": whole(5, "All instances of the service, in any state."),
             "serving": whole(4, "Instances that clients called before: healthy, enabled, with a weight above 0."),
             "remaining": whole(3, "Instances among these that clients go on calling."),
             "threshold": number(0.0, "The protect threshold of the service."),
@@ -221,14 +221,16 @@ _MEMBER_FACTS = record(
         "heldBack": or_null(facts("For how long it is still shown.", leftMs=1_000)),
         "persistent": or_null(facts("The durable record.", healthy=True)),
         "persistentRemoved": or_null(facts("The removal of the durable record.", atMs=1_000)),
-        "override": or_null(facts("What an operator changed, beside what is registered.", enabled=False)),
+        "override": or_null(
+            facts("The change by an operator, which is stored separately from the registration.", enabled=False)
+        ),
         "published": array(facts("A client that publishes it.", client="1790000000000_10.0.0.9_41000")),
         "publishedCount": whole(0),
         "foreign": array(facts("A link to another cluster that brought it.", link="dc-b", origin="dc-b", stale=False)),
         "shown": or_null(facts("What clients are shown.", inLists=True)),
         "history": array(record("InstanceEvent", {"ageMs": MILLISECONDS, "what": text("registered")})),
         "pending": array(record("PendingSend", {"peer": ADDRESS, "what": text("instances"), "is": text("queued")})),
-        "subscribers": map_of("udp", facts("Subscribers of one way.", count=0), "By the way in which they are told."),
+        "subscribers": map_of("udp", facts("Subscribers over one transport.", count=0), "By transport."),
         "places": array(_PLACE, "The services and clusters in which this member knows the address."),
     },
 )

@@ -68,7 +68,7 @@ LINKS = json_of(
                     "LinksOfMember",
                     {
                         "address": text("10.0.0.1:8848"),
-                        "error": text("", "Why the settings in the file are not followed."),
+                        "error": text("", "The reason why the settings in the file are ignored."),
                         "links": array(LINK),
                     },
                 )

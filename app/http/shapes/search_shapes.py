@@ -42,7 +42,7 @@ FOUND_SERVICES = json_of(
                     "ServiceWithCounts",
                     {
                         **COUNTED_SERVICE["properties"],
-                        "unhealthyInstanceCount": whole(0, "The unhealthy instances that nobody disabled."),
+                        "unhealthyInstanceCount": whole(0, "The unhealthy instances, without disabled ones."),
                     },
                 )
             ),

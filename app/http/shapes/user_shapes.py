@@ -14,7 +14,7 @@ LOGIN = json_of(
             "globalAdmin": flag(False),
             "username": _USER,
         },
-        {"message": text("", "Why the token is none: users are not asked for.")},
+        {"message": text("", "The reason for the missing token: users are switched off.")},
     )
 )
 FIRST_ADMIN = json_of(
@@ -126,7 +126,7 @@ _AT_MEMBER = {
 }
 _CLIENT_AT_MEMBER = record("ClientAtMember", _AT_MEMBER)
 _SILENT = {
-    "notAnswered": array(text("10.0.0.7:8848"), "Members that were asked in vain."),
+    "notAnswered": array(text("10.0.0.7:8848"), "Members that did not answer."),
     "otherKinds": array(text("10.0.0.8:8848"), "Members of real Nacos, which cannot be asked."),
 }
 CLIENTS_OF_CLUSTER = json_of(

@@ -100,7 +100,7 @@ class EventSchema(CallSchema):
         "json",
         validate=validate.OneOf(("json", "csv"), error="it should be json or csv"),
     )
-    local = StrictFlag("local", "Only what this member knows.", False)
+    local = StrictFlag("local", "Only the data of this member.", False)
 
 
 @route(

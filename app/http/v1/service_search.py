@@ -40,7 +40,7 @@ class ServiceSearchSchema(NamespaceSchema):
         "group", "The pattern of the wanted groups: `.` is any character, `.*` any number.", NamePattern()
     )
     filled = Flag("hasInstances", "Only services with instances.", False)
-    unhealthy = Flag("hasUnhealthy", "Only services with unhealthy instances; disabled ones are no fault.", False)
+    unhealthy = Flag("hasUnhealthy", "Only services with unhealthy instances; disabled ones do not count.", False)
     order, descending = order_by(ORDERS, "name"), DESCENDING
     page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_SIZE_MAX)
 

@@ -77,7 +77,7 @@ class SubscribersSchema(NeededServiceSchema):
 
 class PushStateSchema(CallSchema):
     detail = Flag("detail", "With the pushes that are not acknowledged.", False)
-    reset = Flag("reset", "Let the counts begin anew.", False)
+    reset = Flag("reset", "Set the counts back to 0.", False)
 
 
 def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) -> bool:

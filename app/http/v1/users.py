@@ -77,7 +77,9 @@ class RemovedRoleSchema(CallSchema):
 
 class PermissionSchema(CallSchema):
     role = _ROLE
-    resource = Text("resource", "The pattern of what is permitted: `namespace:group:naming/service`.", needs=FILLED)
+    resource = Text(
+        "resource", "The pattern of the permitted services: `namespace:group:naming/service`.", needs=FILLED
+    )
     action = Text("action", "What is permitted: `r`, `w` or `rw`.", needs=FILLED)
 
 

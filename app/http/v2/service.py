@@ -47,7 +47,7 @@ CONTEXT_TYPES = {"none": "NONE", "label": "CMDB"}
 class ServiceKindSchema(CallSchema):
     """POST ``/v2/ns/service``: the kind of the service's instances."""
 
-    ephemeral = LenientFlag("ephemeral", "Whether the service is for ephemeral instances; it binds nobody.", False)
+    ephemeral = LenientFlag("ephemeral", "Whether the service is for ephemeral instances; not enforced.", False)
 
 
 class ServiceListV2Schema(NamespaceSchema):

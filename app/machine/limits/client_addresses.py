@@ -148,7 +148,7 @@ class AddressTable:
         """
         self.stats.writes_per_second_per_address += 1
         raise TooManyRequests(
-            f"refused by {PREFIX}writesPerSecondPerAddress={self.writes_per_s}: your address writes faster", wait_s
+            f"refused by {PREFIX}writesPerSecondPerAddress={self.writes_per_s}: your address exceeds this rate", wait_s
         )
 
     def connections_refusal(self) -> str:

@@ -215,7 +215,7 @@ class LoopPauses:
             return
         self._ran_s = now_s
         if not self._stats.stood_still:
-            LOG.warning("this process stood still; calls that waited are refused")
+            LOG.warning("this process was paused; waiting calls are refused")
         self._stats.stood_still = True
         self._waited_until_s = now_s + WAITED_S
         self._waited_until_max_s = now_s + WAITED_S_MAX

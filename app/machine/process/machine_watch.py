@@ -76,7 +76,9 @@ class MachineWatch:
             self.stats.descriptors_used_up += 1
             if not self._without_descriptor:
                 whose = "this process" if error.errno == errno.EMFILE else "the machine"
-                LOG.warning("all descriptors of %s are used up: new connections are closed, existing ones go on", whose)
+                LOG.warning(
+                    "all descriptors of %s are used up: new connections are closed, existing ones continue", whose
+                )
             self._without_descriptor = True
             return
         if self._without_descriptor:
@@ -107,7 +109,7 @@ class MachineWatch:
         self._disk_fault = fault
         if fault:
             LOG.warning(
-                "data folder %s %s (%d bytes free): durable changes may fail, everything else goes on",
+                "data folder %s %s (%d bytes free): durable changes may fail, everything else continues",
                 self._data_dir,
                 fault,
                 self.stats.disk_free_bytes,

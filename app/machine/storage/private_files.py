@@ -26,7 +26,11 @@ def make_private(folder: Path) -> None:
     if narrowed:
         LOG.warning("%s: others could read %s; now only this user can", folder, ", ".join(narrowed))
     if strange and folder.stat().st_mode & OTHERS:
-        LOG.warning("%s is open to others, and stays so, as it holds files of others: %r", folder, strange[0])
+        LOG.warning(
+            "%s is open to other users, and its mode is unchanged, because it has files of other users: %r",
+            folder,
+            strange[0],
+        )
     elif _narrow(folder, FOLDER_MODE):
         LOG.warning("%s was open to others; now only this user can enter it", folder)
 

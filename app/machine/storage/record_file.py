@@ -385,5 +385,5 @@ def _record(
     if record.changed > record.version:
         raise CodecError("its version is below that of its change")
     if not record.version.has_room():
-        raise CodecError(f"its version leaves no room for later ones: {version[:80]}")
+        raise CodecError(f"its version is too high for a further change: {version[:80]}")
     return record

@@ -374,7 +374,7 @@ def decode_aged(codec: InstanceListCodec, key: str, body: Any, age_ms: int, now_
     """
     datum = codec.decode(key, body, now_ms - max(age_ms, 0))
     if datum.base is not None or not datum.version.has_room():
-        raise CodecError("the list is not whole, or its version leaves no room for later ones")
+        raise CodecError("the list is not whole, or its version is too high for a further change")
     if age_ms >= 0:
         return datum
     for one in datum.value.stored.values():

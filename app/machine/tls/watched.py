@@ -106,7 +106,7 @@ class WatchedFiles(Generic[T]):
         elif not self._failed[1]:
             self._failed = (stamp, True)
             self.stats.tls_reloads_failed += 1
-            LOG.error("the changed certificate files cannot be used; the former ones stay in use: %s", error)
+            LOG.error("the changed certificate files cannot be used; the previous files stay in use: %s", error)
 
     def _warn_of_end(self) -> None:
         now_s = time.time()

@@ -192,7 +192,7 @@ def _ended_from(own: Fields | None) -> str:
 def _withdrawn(own: Fields | None) -> dict[ServiceKey, tuple[frozenset[str], int]]:
     entries = [] if own is None else own.value("withdrawn") or []
     if not isinstance(entries, list) or len(entries) > WITHDRAWALS_SENT_MAX:
-        raise CodecError(f"field 'withdrawn' of a client is no list of at most {WITHDRAWALS_SENT_MAX} services")
+        raise CodecError(f"field 'withdrawn' of a client must be a list of at most {WITHDRAWALS_SENT_MAX} services")
     found: dict[ServiceKey, tuple[frozenset[str], int]] = {}
     for entry in entries:
         match entry:
@@ -209,14 +209,14 @@ def _withdrawn(own: Fields | None) -> dict[ServiceKey, tuple[frozenset[str], int
 def _gone(own: Fields | None) -> frozenset[ServiceKey]:
     entries = [] if own is None else own.value("gone") or []
     if not isinstance(entries, list) or len(entries) > 2 * RECENT_MAX:
-        raise CodecError(f"field 'gone' of a client is no list of at most {2 * RECENT_MAX} services")
+        raise CodecError(f"field 'gone' of a client must be a list of at most {2 * RECENT_MAX} services")
     found = set[ServiceKey]()
     for entry in entries:
         match entry:
             case [str(namespace), str(service)]:
                 found.add((namespace, service))
             case _:
-                raise CodecError("an entry of field 'gone' of a client is no namespace with a service")
+                raise CodecError("an entry of field 'gone' of a client must be a namespace with a service")
     return frozenset(found)
 
 
@@ -227,7 +227,7 @@ def check_client_id(value: object) -> str:
         CodecError: no printable text, too long, or that of a persistent client, which no member sends.
     """
     if not isinstance(value, str) or not is_client_id(value):
-        raise CodecError("field 'clientId' is no id of a client")
+        raise CodecError("field 'clientId' is not the id of a client")
     if is_persistent_id(value):
         raise CodecError(f"field 'clientId' is that of a persistent client: {value[:200]!r}")
     return value
@@ -277,7 +277,7 @@ def _services(body: Fields) -> list[ServiceKey]:
     for namespace, group, name in zip(namespaces, groups, names, strict=True):
         for text, field in ((namespace, "namespaces"), (group, "groupNames"), (name, "serviceNames")):
             if not isinstance(text, str):
-                raise CodecError(f"field '{field}' holds what is no text")
+                raise CodecError(f"field '{field}' has an entry that is not text")
         keys.append((namespace or DEFAULT_NAMESPACE, f"{group}{GROUP_SPLITTER}{name}"))
     return keys
 
@@ -287,7 +287,7 @@ def _dates(times: Fields | None, count: int, seen_ms: int) -> list[tuple[int, Ve
         return [(seen_ms, NO_VERSION)] * count
     at, seen = times.parallel("at", count), times.parallel("seen", count)
     if not all(type(one) is int and 0 <= one < WALL_MS_END for one in at):
-        raise CodecError("field 'at' holds what is no time")
+        raise CodecError("field 'at' has an entry that is not a time")
     return [
         (at_ms, NO_VERSION if text == "" else Version.from_text(text)) for at_ms, text in zip(at, seen, strict=True)
     ]
@@ -312,25 +312,25 @@ def _instance(info: object, key: ServiceKey) -> Instance:
         raise CodecError("an entry of field 'instancePublishInfos' is not an object")
     ip, port, healthy, data = info.get("ip"), info.get("port"), info.get("healthy"), info.get("extendDatum")
     if not isinstance(ip, str):
-        raise CodecError("field 'ip' of an instance is no text")
+        raise CodecError("field 'ip' of an instance is not text")
     if type(port) is not int:
-        raise CodecError("field 'port' of an instance is no number")
+        raise CodecError("field 'port' of an instance is not a number")
     if not isinstance(healthy, bool):
         raise CodecError("field 'healthy' of an instance is neither true nor false")
     cluster = info.get("cluster")
     if cluster is not None and not isinstance(cluster, str):
-        raise CodecError("field 'cluster' of an instance is no text")
+        raise CodecError("field 'cluster' of an instance is not text")
     cluster = cluster if cluster and cluster.strip() else DEFAULT_CLUSTER
     if not isinstance(data, dict):
         raise CodecError("field 'extendDatum' of an instance is not an object")
     weight, enabled = data.get(WEIGHT, 1.0), data.get(ENABLED, True)
     if isinstance(weight, bool) or not isinstance(weight, int | float):
-        raise CodecError(f"field '{WEIGHT}' of an instance is no number")
+        raise CodecError(f"field '{WEIGHT}' of an instance is not a number")
     if not isinstance(enabled, bool):
         raise CodecError(f"field '{ENABLED}' of an instance is neither true nor false")
     custom_id = data.get(CUSTOM_ID)
     if custom_id is not None and (not isinstance(custom_id, str) or len(custom_id) > INSTANCE_ID_CHARS_MAX):
-        raise CodecError(f"field '{CUSTOM_ID}' of an instance is no text, or too long")
+        raise CodecError(f"field '{CUSTOM_ID}' of an instance is not text, or is too long")
     metadata: Metadata = {
         name: value if type(value) is str else _text(value)
         for name, value in data.items()
@@ -357,5 +357,5 @@ def _instance(info: object, key: ServiceKey) -> Instance:
 
 
 def _text(value: Any) -> str:
-    """Return a value of ``extendDatum`` that is no text, as Java would print it if it is one word."""
+    """Return a value of ``extendDatum`` that is not text, as Java would print it if it is one word."""
     return orjson.dumps(value).decode()

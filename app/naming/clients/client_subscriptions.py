@@ -79,7 +79,7 @@ class ClientSubscriptions:
         allowed = self._table.bounds.subscriptions_per_client_max
         if len(client.subscribed) >= allowed:
             self._table.services.admission.stats.subscriptions_per_connection += 1
-            raise LimitReached(f"refused by {PREFIX}subscriptionsPerConnection={allowed}: the client has as many")
+            raise LimitReached(f"refused by {PREFIX}subscriptionsPerConnection={allowed}: the client has reached it")
         if not self._tally.has_room():
             raise LimitReached(self._tally.refusal())
 

@@ -27,13 +27,13 @@ class FieldKind(NamedTuple):
     for_member: str
 
 
-TEXT = FieldKind("should be a text", "is no text")
-NUMBER = FieldKind("should be a number", "is no number")
+TEXT = FieldKind("should be a text", "is not text")
+NUMBER = FieldKind("should be a number", "is not a number")
 FLAG = FieldKind("should be true or false", "is neither true nor false")
 OBJECT = FieldKind("should be an object", "is not an object")
 LIST = FieldKind("should be a list", "is not a list")
 BASE64 = FieldKind("should be base64", "is not base64")
-OBJECTS = FieldKind("should be a list of objects", "is no list of objects")
+OBJECTS = FieldKind("should be a list of objects", "is not a list of objects")
 
 
 class FieldStyle(NamedTuple):
@@ -108,7 +108,7 @@ class Fields:
                 value = int(value)
         if type(value) is not int or not lowest <= value <= highest:
             number = f"whole number from {lowest} to {highest}"
-            raise self._refusal(name, FieldKind(f"should be a {number}", f"is no {number}"))
+            raise self._refusal(name, FieldKind(f"should be a {number}", f"is not a {number}"))
         return value
 
     def integer(self, name: str, default: int | None = None) -> int:

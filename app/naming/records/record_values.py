@@ -68,7 +68,7 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
                 one = instance_of(value, name)
                 check_instance(one, kept_id(one), namespace, name)
                 if one.key != instance_key:
-                    raise InvalidParam("the persistent instance is another than its key names")
+                    raise InvalidParam("the persistent instance does not match its key")
         case OverrideKey(namespace, name, instance_key):
             check_namespace(namespace)
             check_service_chars(name)

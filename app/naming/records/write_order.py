@@ -43,7 +43,7 @@ class WriteTurns:
         turn = _Turn(frozenset(names))
         with self._lock:
             if get_ident() in self._threads:
-                raise RuntimeError("what follows from a durable write must write no record: it would wait for itself")
+                raise RuntimeError("a handler of a durable write must not write a record: it would wait for itself")
             self._threads.add(get_ident())
             for name in turn.names:
                 queue = self._queues.setdefault(name, deque())
@@ -126,7 +126,7 @@ class GroupCommit:
             if not write.is_tried:
                 self._try_line()
             if not write.is_written:
-                raise write.error or StorageError("the write was broken off, as the thread that did it ended")
+                raise write.error or StorageError("the write was aborted, because its thread ended")
             yield
 
     def sync(self) -> None:

@@ -52,7 +52,7 @@ class Remaining:
             TooFewRemain: with the numbers.
         """
         if self.is_refused:
-            why = "clients would get unhealthy ones, too" if self.remaining else "clients would find none"
+            why = "clients would get unhealthy ones, too" if self.remaining else "clients would get an empty list"
             raise TooFewRemain(
                 f"nothing was changed: {self.remaining} of {self.serving} healthy instances in service would remain, "
                 f"protect threshold {self.threshold:g}: {why}"

@@ -186,7 +186,7 @@ class InstanceListCodec:
         except InvalidParam as error:
             raise CodecError(error.text) from error
         if body.get("key", key) != key:
-            raise CodecError(f"field 'key' differs from the key it stands under: {key[:200]!r}")
+            raise CodecError(f"field 'key' differs from the key of the entry: {key[:200]!r}")
         if "since" in body:
             return _decode_delta(key, parsed, body, version or Version.from_text(body.get("version")), now_ms)
         if "claimed" in body:
@@ -254,7 +254,7 @@ def decode_short(fields: Any, namespace: str, full_name: str, of: Version, now_m
     if (usual := usual_short(fields, full_name, of, now_ms)) is not None:
         return usual
     if not isinstance(fields, dict) or type(counter := fields.get("version")) is not int:
-        raise CodecError("an element of 'changed' is no instance with the counter of a version")
+        raise CodecError("an element of 'changed' must be an instance with the counter of a version")
     whole = {"serviceName": full_name, "app": _USUAL_APP, **fields}
     if "instanceId" not in whole:
         # The fields may have any type: wrong ones are found when the instance is read.
@@ -321,7 +321,7 @@ def _encode_delta(datum: Datum, base: Version, now_ms: int) -> bytes:
 def _decode_delta(key: str, names: tuple[str, str], body: Mapping[str, Any], version: Version, now_ms: int) -> Datum:
     since, changed = body["since"], body.get("changed")
     if type(since) is not int or not 0 <= since < version.counter:
-        raise CodecError(f"field 'since' of {key[:200]!r} is no version before that of the delta")
+        raise CodecError(f"field 'since' of {key[:200]!r} must be a version before that of the delta")
     if not isinstance(changed, list):
         raise CodecError(f"field 'changed' of {key[:200]!r} is not a list")
     base = Version(version.epoch, since, version.writer)
@@ -349,7 +349,7 @@ def _check_part(part: Version, key: str, since: int, version: Version) -> None:
 def _decode_claim(key: str, body: Mapping[str, Any], version: Version) -> Datum:
     base = Version.from_text(body["claimed"])
     if base == NO_VERSION or base.writer == version.writer or base.next(version.writer) != version:
-        raise CodecError(f"field 'claimed' of {key[:200]!r} is no version that this one is the claim of")
+        raise CodecError(f"field 'claimed' of {key[:200]!r} must be the version that this one claims")
     digest = body.get("digest")
     if not isinstance(digest, str) or _DIGEST.fullmatch(digest) is None:
         raise CodecError(f"field 'digest' of {key[:200]!r} is not {DIGEST_CHARS} hexadecimal digits")
@@ -500,7 +500,7 @@ def _read_tombstone(key: str, fields: object, now_ms: int) -> Tombstone:
     try:
         check_instance_key(key)
     except InvalidParam as error:
-        raise CodecError(f"a key of field 'tombstones' is that of no instance: {key[:200]!r}") from error
+        raise CodecError(f"a key of field 'tombstones' is not the key of an instance: {key[:200]!r}") from error
     one = member_object(fields, "an element of 'tombstones'")
     age_ms = min(max(one.integer("age", 0), 0), AGE_MS_MAX)
     keep_ms = min(max(one.integer("keep", KEEP_MS_DEFAULT), 0), AGE_MS_MAX)

@@ -78,7 +78,7 @@ def parse_digest(text: object, name: str) -> int:
         CodecError: names the field ``name``.
     """
     if not isinstance(text, str) or not _DIGEST.fullmatch(text):
-        raise CodecError(f"field '{name}' is no digest of 16 hexadecimal digits")
+        raise CodecError(f"field '{name}' must be a digest of 16 hexadecimal digits")
     return int(text, 16)
 
 

@@ -79,12 +79,12 @@ class FuzzyWatches:
         if (known := watcher.patterns.get(pattern.text)) is not None:
             return known
         if 0 < (allowed := self._patterns_per_client_max) <= len(watcher.patterns):
-            raise self._over(f"fuzzyPatternsPerConnection={allowed}: the client watches as many")
+            raise self._over(f"fuzzyPatternsPerConnection={allowed}: the client has reached it")
         namespace = self.namespaces.get(pattern.namespace) or WatchedNamespace(pattern.namespace)
         watched = namespace.patterns.get(pattern.text)
         if watched is None:
             if 0 < (allowed := self._patterns_max) <= self.pattern_count:
-                raise self._over(f"fuzzyPatterns={allowed}: clients watch as many at this server")
+                raise self._over(f"fuzzyPatterns={allowed}: the clients of this server have reached it")
             watched = namespace.patterns[pattern.text] = WatchedPattern(pattern)
             self.pattern_count += 1
         self.namespaces[pattern.namespace] = namespace

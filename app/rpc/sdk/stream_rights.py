@@ -90,7 +90,7 @@ class StreamRights:
                 one.rights_version = version
         except AccessDenied as error:
             self.ended += 1
-            LOG.info("the stream of connection %s of user %a is ended: %s", one.id, session.user, error)
+            LOG.info("the stream of connection %s of user %a was ended: %s", one.id, session.user, error)
             self._end(one)
             return
         assert control.tokens is not None

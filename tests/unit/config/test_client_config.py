@@ -42,7 +42,7 @@ def test_where_the_file_is(tmp_path: Path) -> None:
     assert config_file({"HOME": "/h", "XDG_CONFIG_HOME": "/x"}) == Path("/x/rollcall/cli.toml")
     assert config_file({"HOME": "/h", "XDG_CONFIG_HOME": "relative"}) == Path("/h/.config/rollcall/cli.toml")
     assert config_file({"HOME": "/h", "ROLLCALL_CONFIG": "/y.toml"}) == Path("/y.toml")
-    with pytest.raises(ClientConfigError, match=r"there is no file .*absent\.toml"):
+    with pytest.raises(ClientConfigError, match=r"absent\.toml of --profile or .* does not exist"):
         read_client_config({"ROLLCALL_CONFIG": str(tmp_path / "absent.toml")})
 
 
@@ -111,13 +111,13 @@ def test_a_secret_of_a_profile_that_is_not_asked_for_counts_too(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("sever = 'a'", "'sever' is no key of it; did you mean server"),
-        ("zzz = 'a'", "'zzz' is no key of it; it may have server"),
+        ("sever = 'a'", "'sever' is not a key of this file; did you mean server"),
+        ("zzz = 'a'", "'zzz' is not a key of this file; it may have server"),
         ("server = 5", "server should be a text in one line"),
         ('token = "a\\u001bb"', "token should be a text in one line"),
         ("server = ", "is not TOML"),
         ("profiles = 5", "should be tables"),
-        ("[profiles.a]\nnope = 'x'", r"\[profiles.a\]: 'nope' is no key"),
+        ("[profiles.a]\nnope = 'x'", r"\[profiles.a\]: 'nope' is not a key"),
     ],
 )
 def test_a_file_that_is_wrong_is_named(tmp_path: Path, text: str, complaint: str) -> None:

@@ -27,12 +27,12 @@ def test_a_link_needs_its_servers_alone() -> None:
         ({"b__servers": "a:b:c"}, r"rollcall\.link\.b\.servers=a:b:c \(test\) is not allowed"),
         ({"b__user": "u"}, r"rollcall\.link\.b\.servers"),
         ({"b__servers": "h", "b__user": "u"}, "need each other"),
-        ({"b__servers": "h", "b__sevrices": "x"}, "is no setting of a link: it has servers"),
+        ({"b__servers": "h", "b__sevrices": "x"}, "is not a setting of a link; the settings are servers"),
         ({"b__servers": "h", "b__namespaceMap": "a:x,b:x"}, "namespaceMap"),
         ({"b__servers": "h", "b__weight": "-1"}, "from 0 to 100"),
         ({"b__servers": "h", "b__services": "!"}, "excludes"),
         ({"a_b__servers": "h"}, "letters, digits and -"),
-        ({f"l{number}__servers": "h" for number in range(33)}, "33 links are more than 32"),
+        ({f"l{number}__servers": "h" for number in range(33)}, "33 links are over the limit of 32"),
     ],
 )
 def test_what_is_not_allowed_is_named(texts: dict[str, str], why: str) -> None:

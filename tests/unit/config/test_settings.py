@@ -254,7 +254,7 @@ class TestFolders:
 class TestWarnings:
     def test_an_unknown_key_of_ours(self, conf: Path) -> None:
         settings = read(conf, "rollcall.log.levl=DEBUG\nnacos.whatever=1\nspring.x=2", ROLLCALL_HTTP_THREAD="9")
-        end = "is no setting of this version and is not followed; did you mean"
+        end = "is not a setting of this version and is ignored; did you mean"
         assert settings.warnings == (
             f"ROLLCALL_HTTP_THREAD {end} ROLLCALL_HTTP_THREADS?",
             f"rollcall.log.levl {end} rollcall.log.level?",
@@ -271,7 +271,7 @@ class TestWarnings:
         ],
     )
     def test_a_misspelt_key_of_nacos(self, conf: Path, given: str, meant: str) -> None:
-        said = f"{given} is no setting and is not followed; did you mean {meant}?"
+        said = f"{given} is not a setting and is ignored; did you mean {meant}?"
         assert read(conf, f"{given}=x").warnings == (said,)
         assert (
             read(conf, **{snake(given): "x"} if given.islower() else {given: "x"})
@@ -283,11 +283,13 @@ class TestWarnings:
         theirs = "nacos.core.auth.caching.enabled=true\nnacos.core.auth.admin.enabled=true\nnacos.acme.plugin.size=3\n"
         assert read(conf, theirs, NACOS_CORE_AUTH_ADMIN_ENABLED="true").warnings == ()
         (warning,) = read(conf, "nacos.core.auth.caching.enable=true").warnings
-        assert warning.endswith("nacos.core.auth.caching.enabled, a setting of Nacos that is not followed either?")
+        assert warning.endswith(
+            "nacos.core.auth.caching.enabled, which is a setting of Nacos that Rollcall also ignores?"
+        )
 
     def test_variables_of_the_docker_image_of_nacos(self, conf: Path) -> None:
         (warning,) = read(conf, NACOS_AUTH_ENABLE="true", NACOS_SERVICE_HOST="10.0.0.1").warnings
-        assert warning == "NACOS_AUTH_ENABLE of Nacos's Docker image is not followed; set nacos.core.auth.enabled"
+        assert warning == "NACOS_AUTH_ENABLE of Nacos's Docker image is ignored; set nacos.core.auth.enabled"
         assert read(conf, NACOS_SERVER_PORT="tcp://10.0.0.1:8848").warnings == (), "Kubernetes sets it"
 
     def test_what_kubernetes_adds_is_no_setting(self, conf: Path) -> None:

@@ -33,7 +33,7 @@ BROWSER = {"User-Agent": "Mozilla/5.0 (X11; Linux x86_64)", "Accept-Language": "
 def test_a_browser_changes_nothing_with_get(row: Route, method: str, client: FlaskClient) -> None:
     answer = client.open(f"/nacos{row.path}?serviceName=a&dom=a&count=1", method=method, headers=BROWSER)
     assert answer.status_code == 403
-    assert method == "HEAD" or answer.text.startswith("a browser changes nothing with GET")
+    assert method == "HEAD" or answer.text.startswith("a browser must not change anything with GET")
 
 
 def test_what_get_changes_another_method_changes_too() -> None:

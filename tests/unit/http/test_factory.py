@@ -107,7 +107,7 @@ def test_a_slash_at_the_end_is_taken_elsewhere(client: FlaskClient) -> None:
 def test_an_escaped_letter_is_that_letter_but_an_escaped_slash_is_none(client: FlaskClient) -> None:
     assert client.get("/nacos/v1/ns/instance/lis%74?serviceName=a").status_code == 200
     answer = client.get("/nacos/v1/ns/instance%2Flist?serviceName=a")
-    assert (answer.status_code, answer.data) == (400, b"the path holds an escaped slash")
+    assert (answer.status_code, answer.data) == (400, b"the path contains an escaped slash")
 
 
 def test_head_is_a_get_without_a_body(client: FlaskClient) -> None:

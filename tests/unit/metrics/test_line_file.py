@@ -71,7 +71,7 @@ def test_a_disk_that_takes_nothing_costs_lines_and_stops_nobody(
         file.add(lambda: "lost")
     eventually(lambda: file.stats.dropped == 3)
     assert file.stats.writes_failed == 1
-    assert "does not take lines" in caplog.text
+    assert "does not accept lines" in caplog.text
     folder.unlink()
     file.add(lambda: "after")
     assert file.stop(10)

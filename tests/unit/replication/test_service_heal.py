@@ -99,7 +99,7 @@ def test_only_a_peer_that_can_be_asked_is_restored_from(source: str) -> None:
 
 def test_a_node_alone_has_nobody_to_ask() -> None:
     bed = Bed(SELF, Member(C, MemberState.UP))
-    with pytest.raises(InvalidParam, match="no other Rollcall member"):
+    with pytest.raises(InvalidParam, match="cannot reach any other Rollcall member"):
         bed.healer.heal("public", SERVICE, "", ())
 
 

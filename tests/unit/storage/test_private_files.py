@@ -53,4 +53,4 @@ def test_a_folder_that_others_use_keeps_its_rights(tmp_path: Path, caplog: pytes
     (folder / "warm.sqlite3").symlink_to(folder / "somebody's")
     make_private(folder)
     assert (mode(folder), mode(folder / "LOCK"), mode(folder / "somebody's")) == (0o755, 0o600, 0o644)
-    assert "stays so" in caplog.text
+    assert "its mode is unchanged" in caplog.text

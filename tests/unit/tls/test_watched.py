@@ -92,7 +92,7 @@ def test_a_change_that_stays_broken_is_said_and_counted_once(
         watching.look()
     assert watching.files.current is current
     assert watching.stats.tls_reloads_failed == 1
-    assert caplog.text.count("the changed certificate files cannot be used; the former ones stay in use") == 1
+    assert caplog.text.count("the changed certificate files cannot be used; the previous files stay in use") == 1
     watching.chain.unlink()
     for _ in range(3):
         watching.look()

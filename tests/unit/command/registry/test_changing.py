@@ -110,7 +110,7 @@ class TestUpdate:
     def test_it_stops_where_too_few_remain(self, command: Commands) -> None:
         command("register", "orders", "10.0.0.1:80")
         ran = command("update", "orders", "10.0.0.1:80", "--disable", "--metadata", "a=1")
-        assert (ran.code, "clients would find none. --force does it all the same" in ran.err) == (6, True)
+        assert (ran.code, "clients would get an empty list. --force does it all the same" in ran.err) == (6, True)
         ran = command("update", "orders", "10.0.0.1:80", "--disable", "--metadata", "a=1", "--force")
         assert (ran.code, "0 of 1 healthy instances in service remain" in ran.err) == (0, True)
         [one] = json.loads(command("instances", "orders", "--json").out)
@@ -264,7 +264,7 @@ class TestOperate:
         ran = three("disable", "10.0.0.1:80", "--service", "shop@@cart")
         assert (ran.code, ran.out, ran.err.count("\n")) == (6, "", 1)
         assert "0 of 1 healthy instances in service would remain" in ran.err
-        assert "clients would find none. --force does it all the same" in ran.err
+        assert "clients would get an empty list. --force does it all the same" in ran.err
         assert self.one(three, "10.0.0.1:80")["enabled"] is True
         assert three("disable", "10.0.0.1:80", "--service", "shop@@cart", "--force").code == 0
         assert three("enable", "10.0.0.3:80", "--service", "shop@@cart", "-o", "yaml").out.startswith("done: enabled")

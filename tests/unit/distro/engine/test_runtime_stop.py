@@ -269,8 +269,8 @@ def peers_of(bed: PlannedRuntime, *reachable: str) -> None:
 @pytest.mark.parametrize(
     ("reachable", "unsent", "says"),
     [
-        ((), {B: 3}, "no other member can be reached: what was changed here stays here"),
-        ((B,), {B: 3, C: 9}, f"ends before all was handed over: 3 changes for {B}"),
+        ((), {B: 3}, "no other member can be reached: the last changes of this member stay on this member"),
+        ((B,), {B: 3, C: 9}, f"ends before it has handed everything over: 3 changes for {B}"),
         ((B, C), {B: 0}, f"handed over to {B}, {C}"),
     ],
 )

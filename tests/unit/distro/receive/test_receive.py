@@ -381,7 +381,7 @@ def test_a_version_of_this_run_that_it_did_not_give_is_claimed_above(given: Vers
     member = Member()
     member.register(NAMES[SELF], 80)
     mine = own(member, NAMES[SELF])
-    assert "did not give" in (failure(member, datum(NAMES[SELF], given, 81)) or "")
+    assert "did not assign" in (failure(member, datum(NAMES[SELF], given, 81)) or "")
     assert member.summary(mine.key) == (given.next_epoch(ME), [80])
     assert member.events.synced == [mine.key]
 
@@ -390,17 +390,17 @@ def test_a_version_of_this_run_so_high_that_nobody_takes_it_is_not_claimed() -> 
     member = Member()
     member.register(NAMES[SELF], 80)
     mine = own(member, NAMES[SELF])
-    assert "did not give" in (failure(member, datum(NAMES[SELF], Version(VERSION_NUMBER_MAX, 0, ME))) or "")
+    assert "did not assign" in (failure(member, datum(NAMES[SELF], Version(VERSION_NUMBER_MAX, 0, ME))) or "")
     assert own(member, NAMES[SELF]).version == mine.version
 
 
 def test_a_key_that_another_holds_as_of_this_run_is_emptied(member: Member) -> None:
     """It is unknown here: a peer that was asked for it holds what this run never wrote."""
     forged = datum(NAMES[SELF], Version(1, 3, ME), 81)
-    assert "did not give" in (failure(member, forged) or "")
+    assert "did not assign" in (failure(member, forged) or "")
     assert member.registry.lists.version(forged.key) is None, "perhaps nobody holds it"
     received = member.receiver.receive(INSTANCE_LIST, B, [forged], 10, fetched=True)
-    assert "did not give" in received.failed[forged.key]
+    assert "did not assign" in received.failed[forged.key]
     assert member.summary(forged.key) == (Version(2, 0, ME), [])
     assert member.events.synced == [forged.key]
 

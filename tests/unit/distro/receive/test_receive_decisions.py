@@ -100,7 +100,7 @@ OLD, NEW, OF_ANOTHER = Version(1, 4, OTHER), Version(1, 5, OTHER), Version(1, 9,
         (OURS, OLD, OF_ANOTHER, "R4", "this member owns the key, and another wrote it: that state may be old",
          "to be fetched"),
         (OURS, OLD, NO_VERSION, "R8", "it has no version, and this member owns the key",
-         "merged, and what is stored has all of it"),
+         "merged; the stored state already has all of it"),
     ],
 )  # fmt: skip
 def test_a_decision_on_a_datum(
@@ -124,7 +124,7 @@ def test_a_higher_version_that_lacks_changes_is_refused() -> None:
 @pytest.mark.parametrize(
     ("merged", "done"),
     [
-        (Merged.NOTHING, "merged, and what is stored has all of it"),
+        (Merged.NOTHING, "merged; the stored state already has all of it"),
         (Merged.TAKEN, "merged, and it has all that is stored: applied"),
         (Merged.MADE, "merged into a new state of this member"),
     ],

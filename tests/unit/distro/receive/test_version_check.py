@@ -145,7 +145,7 @@ def test_of_a_run_that_answers_its_member_alone_tells_more_than_is_known(checked
 def test_of_this_run_a_key_has_no_version_above_that_which_is_stored(checked: Checked) -> None:
     checked.store.put("k", Version(2, 5, ME))
     checked.versions.check("t", Datum("k", Version(2, 5, ME), None), C)
-    with pytest.raises(NotGivenError, match="did not give"):
+    with pytest.raises(NotGivenError, match="did not assign"):
         checked.versions.check("t", Datum("k", Version(2, 6, ME), None), C)
 
 
@@ -156,5 +156,5 @@ def test_of_this_run_a_forgotten_key_has_no_version_above_all_that_it_gave(
     checked.store.put("other", Version(1, 0, ME))
     checked.versions.check("t", Datum("k", Version(2, 5, ME), None), C)
     for key, version in (("k", Version(2, 6, ME)), ("other", Version(2, 5, ME))):
-        with pytest.raises(NotGivenError, match="did not give"):
+        with pytest.raises(NotGivenError, match="did not assign"):
             checked.versions.check("t", Datum(key, version, None), C)

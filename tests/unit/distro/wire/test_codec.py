@@ -133,7 +133,7 @@ def test_an_answer_that_asks_for_keys_survives_the_way() -> None:
 
 @pytest.mark.parametrize("body", [b'{"wanted":{}}', b'{"wanted":[1]}', b'{"wanted":null}'])
 def test_keys_that_are_no_list_of_texts_are_named(body: bytes) -> None:
-    with pytest.raises(CodecError, match=r"^field .wanted. is no list of keys$"):
+    with pytest.raises(CodecError, match=r"^field .wanted. is not a list of keys$"):
         decode_received(body)
 
 

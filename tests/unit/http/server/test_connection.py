@@ -432,7 +432,7 @@ def test_a_wish_behind_the_last_request_is_nothing(wire: Wire) -> None:
 
 def test_this_is_no_proxy(wire: Wire) -> None:
     wire.send(request("/x") + b"CONNECT y:443 HTTP/1.1\r\nHost: y:443\r\n\r\nmore" + request("/z"))
-    assert [(one.status, one.body) for one in wire.replies()] == [(200, b"/x"), (405, b"this server is no proxy")]
+    assert [(one.status, one.body) for one in wire.replies()] == [(200, b"/x"), (405, b"this server is not a proxy")]
 
 
 @pytest.mark.parametrize("method", ["PUT", "POST"])

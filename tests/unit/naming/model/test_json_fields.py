@@ -90,17 +90,17 @@ class TestFromMembers:
     @pytest.mark.parametrize(
         ("values", "method", "arguments", "says"),
         [
-            ({}, "required", (), "is no text"),
-            ({"name": None}, "required", (), "is no text"),
+            ({}, "required", (), "is not text"),
+            ({"name": None}, "required", (), "is not text"),
             ({"name": "xx"}, "required", (1,), "has over 1 characters"),
-            ({"name": None}, "integer", (1,), "is no number"),
-            ({"name": "1"}, "integer", (), "is no number"),
-            ({"name": True}, "integer", (), "is no number"),
-            ({"name": "1"}, "whole", (None, 0, 9), "is no whole number from 0 to 9"),
-            ({"name": None}, "whole", (1, 0, 9), "is no whole number from 0 to 9"),
-            ({"name": None}, "number", (1.0,), "is no number"),
-            ({"name": float("inf")}, "number", (), "is no number"),
-            ({"name": 10**400}, "number", (), "is no number"),
+            ({"name": None}, "integer", (1,), "is not a number"),
+            ({"name": "1"}, "integer", (), "is not a number"),
+            ({"name": True}, "integer", (), "is not a number"),
+            ({"name": "1"}, "whole", (None, 0, 9), "is not a whole number from 0 to 9"),
+            ({"name": None}, "whole", (1, 0, 9), "is not a whole number from 0 to 9"),
+            ({"name": None}, "number", (1.0,), "is not a number"),
+            ({"name": float("inf")}, "number", (), "is not a number"),
+            ({"name": 10**400}, "number", (), "is not a number"),
             ({"name": None}, "flag", (True,), "is neither true nor false"),
             ({"name": 1}, "flag", (), "is neither true nor false"),
             ({}, "inner", (), "is not an object"),
@@ -117,9 +117,9 @@ class TestFromMembers:
     def test_an_inner_object_is_read_exactly_and_has_the_name_it_is_given(self) -> None:
         fields = member_object({"o": {"n": "1"}, "l": [{"n": "1"}]}, "it", " of it")
         for inner, says in (
-            (fields.inner("o"), "field 'n' is no number"),
-            (fields.inner("o", " of o"), "field 'n' of o is no number"),
-            (fields.items("l")[0], "field 'n' is no number"),
+            (fields.inner("o"), "field 'n' is not a number"),
+            (fields.inner("o", " of o"), "field 'n' of o is not a number"),
+            (fields.items("l")[0], "field 'n' is not a number"),
         ):
             with pytest.raises(CodecError, match=f"^{says}$"):
                 inner.number("n")

@@ -261,7 +261,7 @@ def test_who_is_told_of_a_write_and_writes_gets_an_error_and_does_not_wait_for_i
     told: list[BaseException] = []
 
     def write_again(_record: Record) -> None:
-        with pytest.raises(RuntimeError, match="must write no record") as raised:
+        with pytest.raises(RuntimeError, match="must not write a record") as raised:
             records.put_all({key: lambda _: {"x": 1}})
         told.append(raised.value)
 

@@ -253,7 +253,7 @@ def test_a_field_of_another_kind_is_refused_by_its_name(fields: dict[str, Any], 
 
 @pytest.mark.parametrize("odd", ["1", 1.0, None, True])
 def test_ages_of_another_kind_are_refused_together_too(odd: object) -> None:
-    with pytest.raises(CodecError, match=r"^field 'beatAge' of an instance is no number"):
+    with pytest.raises(CodecError, match=r"^field 'beatAge' of an instance is not a number"):
         decode({"beatAge": odd, "saidAge": odd})
 
 
@@ -304,9 +304,9 @@ def test_metadata_of_other_kinds_becomes_text(sent: Any, taken: Metadata | None)
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"key": "another"}, "field 'key' differs from the key it stands under"),
+        ({"key": "another"}, "field 'key' differs from the key of the entry"),
         ({"value": {"instanceList": [1]}}, "an element of 'instanceList' is not an object"),
-        ({"value": {"instanceList": [HOST | {"port": "80"}]}}, "field 'port' of an instance is no number"),
+        ({"value": {"instanceList": [HOST | {"port": "80"}]}}, "field 'port' of an instance is not a number"),
         ({"tombstones": {"k": 1}}, "an element of 'tombstones' is not an object"),
         ({"tombstones": []}, "field 'tombstones' is not an object"),
     ],

@@ -222,10 +222,10 @@ def test_any_other_instance_is_left_to_be_read_field_by_field(fields: Any) -> No
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        (None, "an element of 'changed' is no instance"),
-        ([FIELDS], "an element of 'changed' is no instance"),
-        (FIELDS | {"version": "9"}, "an element of 'changed' is no instance with the counter of a version"),
-        (FIELDS | {"version": True}, "an element of 'changed' is no instance with the counter of a version"),
+        (None, "an element of 'changed' must be an instance"),
+        ([FIELDS], "an element of 'changed' must be an instance"),
+        (FIELDS | {"version": "9"}, "an element of 'changed' must be an instance with the counter of a version"),
+        (FIELDS | {"version": True}, "an element of 'changed' must be an instance with the counter of a version"),
         ({"port": 80, "version": 9}, "field 'ip'"),
         (FIELDS | {"ip": 1}, "field 'ip'"),
         (FIELDS | {"port": "80"}, "field 'port'"),

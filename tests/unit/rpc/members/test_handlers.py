@@ -198,7 +198,7 @@ def test_what_cannot_be_taken_is_no_success(host: Host, failure: Exception) -> N
     ("fields", "text"),
     [
         ({}, "field 'dataOperation' is required"),
-        ({"dataOperation": "STEAL"}, "field 'dataOperation' is no operation"),
+        ({"dataOperation": "STEAL"}, "field 'dataOperation' is not an operation"),
         ({"dataOperation": "CHANGE", "distroData": []}, "field 'distroData' should be an object"),
         (
             {"dataOperation": "CHANGE", "distroData": {"distroKey": {"resourceType": CLIENTS}, "content": "§"}},
