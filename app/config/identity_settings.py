@@ -154,14 +154,13 @@ class IdentitySettings:
 
 
 UNIDENTIFIED = (
-    "THIS CLUSTER HAS NO IDENTITY: anyone who calls from a member's address, or can forge it, can write to the "
-    "registry "
-    f"of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
+    "THIS CLUSTER HAS NO IDENTITY: any host that calls from a member's address, or can forge it, can write to the "
+    f"registry of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
 )
 NEEDED = (
-    "a cluster whose members are not all on loopback needs a secret by which they recognize each other: set "
-    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, where nobody else can "
-    f"reach any member, {WITHOUT_IDENTITY.name}=true"
+    "a cluster whose members are not all on loopback needs a secret that the members share: set "
+    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, on a network that only members can "
+    f"reach, {WITHOUT_IDENTITY.name}=true"
 )
 
 
