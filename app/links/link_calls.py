@@ -29,6 +29,10 @@ class LinkError(Exception):
     """A call failed. The text says why, for the operator."""
 
 
+class LinkRefused(LinkError):
+    """The other side answered a call with an error."""
+
+
 class LinkCalls:
     """A connection to ``server``. Used by one thread; ``cut`` may be called from any."""
 
@@ -57,7 +61,7 @@ class LinkCalls:
             with suppress(OSError):
                 socket.socket.shutdown(opened, socket.SHUT_RDWR)
 
-    def log_in(self) -> None:
+    def log_in(self, path: str = LOGIN_PATH) -> None:
         """Log in as the user of the link, if it has one and no token yet.
 
         Raises:
@@ -66,11 +70,20 @@ class LinkCalls:
         if not self._settings.user or self.token:
             return
         form = urlencode({"username": self._settings.user, "password": self._settings.password}).encode()
-        answer = self._object("POST", LOGIN_PATH, form, "application/x-www-form-urlencoded")
+        answer = self._object("POST", path, form, "application/x-www-form-urlencoded")
         token = answer.get("accessToken")
         if not isinstance(token, str) or not token.isprintable():
             raise LinkError(f"{self.server} gave no token to user {self._settings.user!r}")
         self.token = token
+
+    def get(self, path: str, query: Mapping[str, object]) -> dict[str, Any]:
+        """Return the JSON object that answers a call.
+
+        Raises:
+            LinkRefused: the answer is an error.
+            LinkError: there is no answer, or it is no JSON object.
+        """
+        return self._object("GET", f"{path}?{urlencode(query)}", None, "")
 
     def compare(self, query: Mapping[str, object], body: Mapping[str, object]) -> dict[str, Any]:
         """Return the answer to a comparison.
@@ -102,7 +115,7 @@ class LinkCalls:
             if newline:
                 yield [_object_of(one, self.server) for one in whole.split(b"\n")], len(chunk)
 
-    def _object(self, method: str, path: str, body: bytes, content_type: str) -> dict[str, Any]:
+    def _object(self, method: str, path: str, body: bytes | None, content_type: str) -> dict[str, Any]:
         response = self._begin(method, path, body, content_type)
         try:
             text = response.read(ANSWER_BYTES_MAX + 1)
@@ -124,7 +137,7 @@ class LinkCalls:
             text = response.read(ERROR_CHARS).decode("utf-8", "replace")
         except (OSError, HTTPException, ValueError) as error:
             raise LinkError(f"{self.server} does not answer: {error or type(error).__name__}") from None
-        raise LinkError(f"{self.server} answers {response.status} to {path.partition('?')[0]}: {text!a}")
+        raise LinkRefused(f"{self.server} answers {response.status} to {path.partition('?')[0]}: {text!a}")
 
 
 def _object_of(text: bytes, server: str) -> dict[str, Any]:

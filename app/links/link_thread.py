@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from app.links.feed_lines import FollowedPart
 from app.links.follower import LinkFollower
@@ -25,6 +25,15 @@ COMPARE_MS = 300_000
 LOG_AGAIN_MS = 60_000
 MORE_MAX = 10_000
 """Answers of one comparison that may say that there is more."""
+
+
+class Calls(Protocol):
+    """The calls to one server."""
+
+    server: str
+
+    def cut(self) -> None:
+        """End the calls under way, from any thread."""
 
 
 class Pace:
@@ -55,7 +64,7 @@ class LinkThread:
         settings = follower.settings
         self._pace = Pace(settings.changes_per_s, settings.bytes_per_s)
         self._stopped = threading.Event()
-        self._calls: LinkCalls | None = None
+        self._calls: Calls | None = None
         self._server = 0
         self._failures = 0
         self._compared_ms = 0

@@ -1,0 +1,238 @@
+"""The work of a link over one connection to a Nacos: what is registered there comes here, and local instances go there.
+
+Used by the thread of the link.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from app.links.feed_lines import FollowedPart
+from app.links.follower import LinkFollower
+from app.links.link_calls import LinkError, LinkRefused
+from app.links.nacos_out import LocalRegistrations
+from app.links.nacos_side import NacosSide
+from app.links.nacos_values import NOTHING, NacosList, ServiceName, read_list
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE
+from distro.model.errors import CodecError
+
+CHECK_MS = 1_000
+LIST_MS = 2_000
+"""How often the names of services are asked for."""
+ASK_AGAIN_MS = 300_000
+"""Each list is asked for at least so often: what any fault left different is found."""
+STEP_SERVICES = 50
+"""Services that one step asks for, or registers."""
+WAIT_S = 0.2
+NAMES_MAX = 200_000
+"""Services that one link may watch: as many as all links may bring instances, by default."""
+
+
+class Watched(NamedTuple):
+    """A service that is watched, as it was last."""
+
+    listed: NacosList
+    stated_ms: int
+    """When the server made the list, by its clock."""
+
+
+class NacosSession:
+    """Follows one server until it fails. ``step`` does a bit, and waits a while when there is nothing to do."""
+
+    def __init__(
+        self,
+        follower: LinkFollower,
+        side: NacosSide,
+        outgoing: LocalRegistrations | None,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """``outgoing``: what the link registers there; None for a link that sends nothing."""
+        self._follower, self._side, self._outgoing, self._now_ms = follower, side, outgoing, now_ms
+        self._settings = follower.settings
+        self._begun_ms = now_ms()
+        self._watched: dict[ServiceName, Watched] = {}
+        self._asks: dict[ServiceName, None] = {}
+        self._is_listed = False
+        self._list_ms = self._check_ms = self._begun_ms
+        self._again_ms = self._begun_ms + ASK_AGAIN_MS
+        self._changes = self._bytes = 0
+        self._place: tuple[int, int] | None = None
+
+    # --- steps ------------------------------------------------------------------------------------
+
+    def follow(self, place: tuple[int, int]) -> None:
+        """Follow, and carry, the services that this member owns now."""
+        if place == self._place:
+            return
+        self._place = place
+        self._follower.follow(FollowedPart(*place, self._settings.chosen))
+        self._is_listed, self._list_ms = False, self._now_ms()
+        if self._outgoing is not None:
+            number, count = place
+            twice = self._side.carries_twice and count > 1
+            numbers = (number, (number - 1) % count) if twice else (number,)
+            self._outgoing.carry(tuple(FollowedPart(one, count) for one in numbers), self._now_ms())
+
+    def step(self) -> tuple[int, int]:
+        """Do what is due. Return how many changes came, and their bytes.
+
+        Raises:
+            LinkError: the server does not answer.
+            CodecError: the link leads to this cluster itself.
+        """
+        self._changes = self._bytes = 0
+        now_ms = self._now_ms()
+        if now_ms >= self._check_ms:
+            self._check_ms = now_ms + CHECK_MS
+            self._side.check()
+            self._heard()
+        if self._settings.follows and now_ms >= self._list_ms and not self._asks:
+            self._list()
+        if now_ms >= self._again_ms:
+            self._again_ms = now_ms + ASK_AGAIN_MS
+            self._asks.update(dict.fromkeys(self._watched))
+        self._ask_some()
+        if self._settings.follows and self._is_listed and not self._asks and self._is_comparison_due():
+            self._compare()
+        self._send_some()
+        is_busy = self._asks or (self._outgoing is not None and self._outgoing.is_busy)
+        for pushed in self._side.take(0.0 if is_busy else WAIT_S):
+            self._bytes += pushed.size
+            if pushed.info is None:
+                self._asks[pushed.name] = None
+            else:
+                self._take(pushed.name, pushed.info)
+        return self._changes, self._bytes
+
+    def _greeting(self) -> dict[str, Any]:
+        """Return what the other side would say of itself if it were a Rollcall cluster.
+
+        A Nacos does not tell how long its server runs. It may have been restarted before this connection, and never
+        after: the time of the connection stands for it (L4).
+        """
+        fields = {"cluster": f"nacos:{self._settings.name}", "member": self._side.id, "run": self._side.id}
+        return fields | {"place": 0, "upMs": self._now_ms() - self._begun_ms}
+
+    def _heard(self) -> None:
+        now_ms = self._now_ms()
+        self._follower.greeted(self._greeting(), now_ms)
+        if self._follower.placed is not None or not self._settings.follows:
+            self._follower.heard(now_ms)
+
+    # --- what comes -------------------------------------------------------------------------------
+
+    def _list(self) -> None:
+        """Ask for the names of services; watch new ones, and leave those that are gone."""
+        self._list_ms = self._now_ms() + LIST_MS
+        part, chosen = self._follower.part, self._settings.chosen
+        held = self._follower.held()
+        if part is None:
+            return
+        spaces = {DEFAULT_NAMESPACE, *chosen.exact_namespaces, *(one[0] for one in held)}
+        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(one[1].partition("@@")[0] for one in held)}
+        if chosen.has_patterns:
+            spaces.update(self._side.namespaces())
+        names = set[ServiceName]()
+        for namespace in sorted(spaces):
+            if not chosen.takes_namespace(namespace) or self._settings.here(namespace) is None:
+                continue
+            self._follower.heard_ms = self._now_ms()
+            found = self._side.names(namespace, groups)
+            if found is None:  # the server still tells them
+                self._list_ms = self._now_ms()
+                return
+            names.update((namespace, one) for one in found if part.takes(namespace, one))
+        if len(names) > NAMES_MAX:
+            raise LinkError(f"{self._side.server} has {len(names)} services for this link, more than {NAMES_MAX}")
+        self._is_listed = True
+        for name in names:
+            if name not in self._watched:
+                self._asks[name] = None
+        for name in self._watched.keys() - names:
+            self._unlisted(name)
+
+    def _unlisted(self, name: ServiceName) -> None:
+        """Take that the server has no such service any more; watch it no longer, unless local instances go there."""
+        assert self._follower.part is not None
+        if self._follower.part.takes(*name):
+            self._store(name, NOTHING)
+        if self._outgoing is not None:
+            if self._outgoing.has_local(name):
+                return
+            self._outgoing.left(name)
+        del self._watched[name]
+        self._side.leave(name)
+
+    def _ask_some(self) -> None:
+        for _ in range(min(len(self._asks), STEP_SERVICES)):
+            name = next(iter(self._asks))
+            del self._asks[name]
+            self._ask(name)
+
+    def _ask(self, name: ServiceName) -> None:
+        try:
+            info = self._side.watch(name)
+        except LinkRefused as error:
+            self._refuse(str(error))
+            self._watched.setdefault(name, Watched(NOTHING, 0))
+            return
+        self._take(name, info)
+        self._watched.setdefault(name, Watched(NOTHING, 0))
+
+    def _take(self, name: ServiceName, info: dict[str, Any]) -> None:
+        """Take the list of a service, unless a later one came before."""
+        stated_ms = info.get("lastRefTime")
+        stated_ms = stated_ms if type(stated_ms) is int else 0
+        before = self._watched.get(name)
+        if before is not None and stated_ms < before.stated_ms:
+            return
+        try:
+            listed = read_list(info.get("hosts"))
+        except CodecError as error:
+            self._refuse(f"{name[1]} in {name[0]}: {error}")
+            return
+        # Of the rows only those of the part are kept, by the follower.
+        self._watched[name] = Watched(listed._replace(rows=[]), stated_ms)
+        if self._outgoing is not None:
+            self._outgoing.taken(name, listed.addresses)
+        part = self._follower.part
+        if self._settings.follows and part is not None and part.takes(*name):
+            self._store(name, listed)
+
+    def _store(self, name: ServiceName, listed: NacosList) -> None:
+        if self._follower.digest_of(name) != listed.digest:
+            self._changes += 1
+            self._follower.line(listed.change(name), self._now_ms())
+
+    def _refuse(self, why: str) -> None:
+        self._follower.stats.refused += 1
+        self._follower.refusal = why
+
+    def _is_comparison_due(self) -> bool:
+        follower = self._follower
+        return follower.placed is None or (follower.recheck_ms is not None and self._now_ms() >= follower.recheck_ms)
+
+    def _compare(self) -> None:
+        """Compare what is held with what is watched, once all of it was asked for."""
+        watched = self._watched
+        gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].listed.addresses]
+        self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())
+
+    # --- what goes --------------------------------------------------------------------------------
+
+    def _send_some(self) -> None:
+        outgoing = self._outgoing
+        if outgoing is None:
+            return
+        for name in outgoing.due(self._now_ms(), STEP_SERVICES):
+            if name not in self._watched and outgoing.has_local(name):
+                self._ask(name)
+            if (rows := outgoing.rows(name)) is None:
+                continue
+            try:
+                self._side.register(name, rows)
+            except LinkRefused as error:
+                self._refuse(str(error))
+                outgoing.refused(name, self._now_ms())
+                continue
+            outgoing.registered(name, rows)
+            self._changes += 1

@@ -1,0 +1,106 @@
+"""Links over Nacos's gRPC on real ports in this process: a Rollcall node plays the Nacos, whose wire it speaks."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from app.testing import Cluster, Registry
+from app.tools.embedded.embedded_node import EmbeddedNode
+from tests.unit.links.test_linked_clusters import STALE, link_of, seen
+
+Pair = tuple[Registry, Cluster]
+
+
+def linked_with(there: EmbeddedNode, **more: str) -> dict[str, str]:
+    values = {"servers": there.address, "kind": "nacos", "direction": "both"} | more
+    return {"rollcall.cluster.id": "dc-a"} | {f"rollcall.link.old.{name}": value for name, value in values.items()}
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    """A node alone as the Nacos, and a cluster of two with a link to it."""
+    with Registry() as there, Cluster(2, settings=linked_with(there, namespaces="*,other")) as here:
+        yield there, here
+
+
+def test_each_side_sees_what_the_other_registers_and_removes(pair: Pair) -> None:
+    there, here = pair
+    names = [f"orders-{number}" for number in range(4)]
+    for name in names:
+        there.register(name, "10.0.0.1", 80, metadata={"zone": "b"})
+        there.register(name, "10.0.0.2", 80, namespace="other")
+        here[0].register(name, "10.0.0.3", 80)
+    for name in names:
+        for member in here:
+            member.wait_until(lambda member=member, name=name: seen(member, name) == {"10.0.0.1", "10.0.0.3"})
+            member.wait_until(lambda member=member, name=name: seen(member, name, namespace="other") == {"10.0.0.2"})
+        there.wait_until(lambda name=name: seen(there, name) == {"10.0.0.1", "10.0.0.3"})
+    origins = {one.ip: one.metadata.get("rollcall.origin") for one in there.instances(names[0])}
+    assert origins == {"10.0.0.1": None, "10.0.0.3": "dc-a"}
+    assert [link_of(one)["services"] for one in here] == [8, 8]
+    assert sum(int(str(link_of(one)["sentInstances"])) for one in here) == 2 * len(names), "two members carry each"
+    there.deregister(names[0], "10.0.0.1", 80)
+    here[1].deregister(names[0], "10.0.0.3", 80)
+    for node in (there, *here):
+        node.wait_until(lambda node=node: seen(node, names[0]) == set())
+
+
+def test_nothing_is_left_there_when_the_link_is_removed(pair: Pair) -> None:
+    there, here = pair
+    for number in range(4):
+        here[0].register(f"left-{number}", "10.0.0.1", 80)
+        there.wait_for_instances(f"left-{number}", 1)
+    for member in here:
+        links = member._life.served.node.services.links
+        links._source = type(links._source)()
+        links._is_read = False
+    there.wait_until(lambda: not any(seen(there, f"left-{number}") for number in range(4)))
+    assert [json.loads(one.call("GET", "/v1/ns/link/list", local="true"))["members"][0]["links"] for one in here] == [
+        [],
+        [],
+    ]
+
+
+def test_a_member_that_dies_leaves_no_gap_and_a_nacos_that_dies_leaves_what_it_had(pair: Pair) -> None:
+    there, here = pair
+    names = [f"kept-{number}" for number in range(4)]
+    for name in names:
+        there.register(name, "10.0.0.1", 80)
+        here[0].register(name, "10.0.0.2", 80, ephemeral=False)
+        there.wait_until(lambda name=name: seen(there, name) == {"10.0.0.1", "10.0.0.2"})
+    there.wait_until(lambda: [link_of(one)["sentServices"] for one in here] == [4, 4])
+    here.kill(1)
+    survivor = here[0]
+
+    def is_taken_over() -> bool:
+        assert all(seen(there, name) == {"10.0.0.1", "10.0.0.2"} for name in names)
+        return link_of(survivor)["part"] == "1/1"
+
+    survivor.wait_until(is_taken_over)
+    there.kill()
+    wanted = {"10.0.0.1": True, "10.0.0.2": False}
+    for name in names:
+        survivor.wait_until(
+            lambda name=name: {one.ip: STALE in one.metadata for one in survivor.instances(name)} == wanted,
+            timeout_s=15,
+        )
+    assert link_of(survivor)["silent"]
+    there.restart()
+    survivor.wait_until(lambda: not link_of(survivor)["silent"], timeout_s=15)
+    for name in names:
+        there.wait_until(lambda name=name: seen(there, name) >= {"10.0.0.2"}, timeout_s=15)
+
+
+def test_a_link_that_leads_back_to_its_own_cluster_shows_nothing_twice() -> None:
+    """L1."""
+    with Registry(settings={"rollcall.cluster.id": "dc-a"}) as here:
+        here.register("orders", "10.0.0.1", 80)
+        links = here._life.served.node.services.links
+        links._source = type(links._source)(((linked_with(here), "test"),))
+        links._is_read = False
+        here.wait_until(lambda: links.states() and links.states()[0]["compared"] > 0)
+        assert [one.metadata for one in here.instances("orders")] == [{}]
+        assert links.states()[0]["sentInstances"] == 0
+        here.deregister("orders", "10.0.0.1", 80)
+        here.wait_until(lambda: seen(here, "orders") == set())
