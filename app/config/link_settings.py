@@ -29,7 +29,7 @@ NAME = re.compile(r"[0-9a-zA-Z-]{1,32}")
 _ID = re.compile(r"[0-9a-zA-Z._-]{0,64}")
 EXCLUDED = "!"
 IN, OUT, BOTH = "in", "out", "both"
-ROLLCALL, NACOS = "rollcall", "nacos"
+ROLLCALL, NACOS, NACOS_1 = "rollcall", "nacos", "nacos1"
 PATTERNS_MAX = 100
 NUMBER = re.compile(r"[0-9]{1,5}(\.[0-9]{1,4})?")
 
@@ -96,10 +96,10 @@ FIELDS: Mapping[str, Key[Any]] = {
     ),
     "kind": _field(
         "kind",
-        one_of(ROLLCALL, NACOS),
+        one_of(ROLLCALL, NACOS, NACOS_1),
         ROLLCALL,
-        "The kind of the other cluster: rollcall, or nacos for Nacos 2.x and 3.x over gRPC, 1000 above the port of "
-        "each server.",
+        "The kind of the other cluster: rollcall, nacos for Nacos 2.x and 3.x over gRPC, 1000 above the port of each "
+        "server, or nacos1 for Nacos 1.x over HTTP.",
     ),
     "direction": _field(
         "direction",

@@ -64,6 +64,7 @@ class LinkThread:
         settings = follower.settings
         self._pace = Pace(settings.changes_per_s, settings.bytes_per_s)
         self._stopped = threading.Event()
+        self._withdraws = False
         self._calls: Calls | None = None
         self._server = 0
         self._failures = 0
@@ -76,8 +77,9 @@ class LinkThread:
     def start(self) -> None:
         self._thread.start()
 
-    def end(self) -> None:
-        """Begin to end the thread, from any thread."""
+    def end(self, *, withdraws: bool = False) -> None:
+        """Begin to end the thread, from any thread. ``withdraws``: as of ``NacosSide.close``."""
+        self._withdraws = withdraws
         self._stopped.set()
         if (calls := self._calls) is not None:
             calls.cut()

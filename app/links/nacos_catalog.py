@@ -78,7 +78,7 @@ class NacosCatalog:
 
     def _get(self, path: str, query: Mapping[str, object]) -> dict[str, Any]:
         with LinkCalls(self._settings, self._server, self.token) as calls:
-            return calls.get(path, query)
+            return calls.json("GET", path, query)
 
     def _listed(self, paths: tuple[str, ...], ask: Callable[[str], T]) -> T | None:
         """Return the first answer to calls that the server did not refuse before; None if it refuses all."""

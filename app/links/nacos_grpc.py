@@ -173,11 +173,14 @@ class GrpcNacos:
         is_clear = len(spaces) == 1
         return [Pushed((one, full_name), info if is_clear else None, message.size) for one in spaces]
 
-    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]]) -> None:
+    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]], taken: frozenset[Address]) -> None:
         if rows:
             fields = _named(name) | {"type": "batchRegisterInstance", "instances": list(rows.values())}
             self._connection.call("BatchInstanceRequest", fields)
             return
+        self.hand_over(name)
+
+    def hand_over(self, name: ServiceName) -> None:
         # A batch of none would leave an empty publication. Of this call the server looks at the service alone.
         fields = _named(name) | {"type": "deregisterInstance", "instance": {"ip": "127.0.0.1", "port": 1}}
         self._connection.call("InstanceRequest", fields)

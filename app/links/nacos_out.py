@@ -75,12 +75,16 @@ class LocalRegistrations:
 
     def taken(self, name: ServiceName, addresses: frozenset[Address]) -> None:
         """Note which addresses of a service clients registered at the Nacos itself: these are not sent (L1)."""
-        if self._taken.get(name, _NONE) != addresses:
+        if self.taken_of(name) != addresses:
             if addresses:
                 self._taken[name] = addresses
             else:
                 del self._taken[name]
             self._dirty[name] = None
+
+    def taken_of(self, name: ServiceName) -> frozenset[Address]:
+        """Return the addresses of a service that clients registered at the Nacos itself."""
+        return self._taken.get(name, _NONE)
 
     def left(self, name: ServiceName) -> None:
         """Note that the service is watched no more."""
@@ -137,7 +141,7 @@ class LocalRegistrations:
             CodecError: as ``sent_rows``.
         """
         local = self._local(name) if self.carries(name) else ()
-        rows = sent_rows(local, self._own_cluster(), self._taken.get(name, _NONE))
+        rows = sent_rows(local, self._own_cluster(), self.taken_of(name))
         sent = self._sent.get(name)
         if not rows:
             return None if sent is None else rows

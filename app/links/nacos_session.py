@@ -229,7 +229,10 @@ class NacosSession:
             if (rows := outgoing.rows(name)) is None:
                 continue
             try:
-                self._side.register(name, rows)
+                if rows or outgoing.carries(name):
+                    self._side.register(name, rows, outgoing.taken_of(name))
+                else:
+                    self._side.hand_over(name)
             except LinkRefused as error:
                 self._refuse(str(error))
                 outgoing.refused(name, self._now_ms())

@@ -58,5 +58,11 @@ class NacosSide(Protocol):
     def take(self, timeout_s: float) -> list[Pushed]:
         """Return the lists that came; wait for one so long."""
 
-    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]]) -> None:
-        """Register these instances of a service, in place of those before; none at all removes them."""
+    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]], taken: frozenset[Address]) -> None:
+        """Register these instances of a service, in place of those before; none at all removes them.
+
+        ``taken``: addresses that clients registered at the Nacos itself, which stay.
+        """
+
+    def hand_over(self, name: ServiceName) -> None:
+        """End what is registered of a service here, as others registered it."""

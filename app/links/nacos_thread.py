@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 
+from app.config.link_settings import NACOS
 from app.links.feed import Feed
 from app.links.follower import LinkFollower
 from app.links.link_thread import LinkThread
 from app.links.nacos_grpc import GrpcNacos
+from app.links.nacos_http import HttpNacos
 from app.links.nacos_out import LocalRegistrations
 from app.links.nacos_session import NacosSession
 from app.links.nacos_side import NacosSide
@@ -34,7 +36,8 @@ class NacosThread(LinkThread):
     def _follow_one(self) -> None:
         settings, place = self.follower.settings, self._part()
         number = place[0] if place is not None else 0
-        side: NacosSide = GrpcNacos(settings, settings.servers[(self._server + number) % len(settings.servers)])
+        server = settings.servers[(self._server + number) % len(settings.servers)]
+        side: NacosSide = (GrpcNacos if settings.kind == NACOS else HttpNacos)(settings, server)
         self._calls = side
         self.connections += 1
         try:
@@ -44,7 +47,7 @@ class NacosThread(LinkThread):
         finally:
             if self.outgoing is not None:
                 self._feed.detach(side.wake)
-            side.close(withdraws=self._stopped.is_set())
+            side.close(withdraws=self._stopped.is_set() and self._withdraws)
 
     def _work(self, side: NacosSide) -> None:
         if self.outgoing is not None:

@@ -88,7 +88,7 @@ class NodeLinks:
         self.error = ""
         for name, thread in list(self._threads.items()):
             if links.get(name) != thread.follower.settings:
-                thread.end()
+                thread.end(withdraws=True)
                 self._ending.append(self._threads.pop(name))
         for name, settings in links.items():
             if (settings.follows or settings.sends) and name not in self._threads:

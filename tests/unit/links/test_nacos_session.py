@@ -65,7 +65,10 @@ class PlayedNacos:
         found, self.pushed = self.pushed, []
         return found
 
-    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]]) -> None:
+    def hand_over(self, name: ServiceName) -> None:
+        self.registered[name] = {}
+
+    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]], taken: frozenset[Address]) -> None:
         self.fails("register")
         self.registered[name] = rows
 
