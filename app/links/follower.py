@@ -127,6 +127,11 @@ class LinkFollower:
                 self._store.put(key, None)
         return found
 
+    @property
+    def instances_max(self) -> int:
+        """Return how many instances all links together may bring."""
+        return self._store.instances_max
+
     def digest_of(self, name: tuple[str, str]) -> int:
         """Return the digest of what is held of a service, by its name at the other cluster; 0 for nothing."""
         here = self.settings.here(name[0])

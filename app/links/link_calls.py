@@ -22,6 +22,8 @@ LINE_BYTES_MAX = 32 * 1024 * 1024
 CHUNK_BYTES = 256 * 1024
 COMPARE_PATH, CHANGES_PATH, LOGIN_PATH = "/v1/ns/link/compare", "/v1/ns/link/changes", "/v1/auth/login"
 ERROR_CHARS = 200
+TTL_S, TTL_MIN_S = 1_800.0, 20.0
+"""The time for which a token counts, where the answer to a login has none, and the shortest."""
 USER_AGENT = f"Rollcall-Link:{__version__}"
 
 
@@ -39,6 +41,7 @@ class LinkCalls:
     def __init__(self, settings: LinkSettings, server: str, token: str = "", agent: str = USER_AGENT) -> None:
         """``token``: that of an earlier login, which is used again. ``agent``: the User-Agent of all calls."""
         self._settings, self.server, self.token = settings, server, token
+        self.token_ttl_s = TTL_S
         host, port = split_address(server)
         self._connection: HTTPConnection
         if settings.tls:
@@ -85,6 +88,8 @@ class LinkCalls:
         if not isinstance(token, str) or not token.isprintable():
             raise LinkError(f"{self.server} gave no token to user {self._settings.user!r}")
         self.token = token
+        ttl_s = answer.get("tokenTtl")
+        self.token_ttl_s = max(float(ttl_s), TTL_MIN_S) if type(ttl_s) is int else TTL_S
 
     def json(self, method: str, path: str, query: Mapping[str, object]) -> dict[str, Any]:
         """Return the JSON object that answers a call.

@@ -1,5 +1,6 @@
 """The calls over HTTP of a link to a Nacos: logging in, and the names of namespaces and services."""
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -20,24 +21,26 @@ NAMESPACES_MAX = 1_000
 class NacosCatalog:
     """The lists of one server. Each call has a connection of its own: they are few."""
 
-    def __init__(self, settings: LinkSettings, server: str, token: str = "") -> None:
-        """``token``: that of an earlier login."""
-        self._settings, self._server, self.token = settings, server, token
+    def __init__(self, settings: LinkSettings, server: str) -> None:
+        self._settings, self._server, self.token = settings, server, ""
+        self._renewed_s = 0.0
+        """When the token is to be replaced."""
         self._refused: set[str] = set()
 
     def log_in(self) -> str:
-        """Return the token for the user of the link; an empty one without a user.
+        """Return a token for the user of the link, a new one in time; an empty one without a user.
 
         Raises:
             LinkError: the server refuses the user, or does not answer.
         """
-        if self._settings.user and not self.token:
+        if self._settings.user and time.monotonic() >= self._renewed_s:
             self.token = self._first(LOGIN_PATHS, self._logged_in)
         return self.token
 
     def _logged_in(self, path: str) -> str:
         with LinkCalls(self._settings, self._server) as calls:
             calls.log_in(path)
+            self._renewed_s = time.monotonic() + calls.token_ttl_s / 2
             return calls.token
 
     def namespaces(self) -> list[str]:

@@ -3,7 +3,7 @@
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from queue import Empty, Full, Queue
@@ -21,6 +21,8 @@ from app.peers import payload as wire
 from app.peers.payload import Payload, PayloadError
 
 MESSAGE_BYTES_MAX = 32 * 1024 * 1024
+SENT_BYTES_MAX = 10 * 1024 * 1024
+"""A Nacos ends a call with more. Source: Nacos 2.3.1 nacos.remote.server.grpc.sdk.max-inbound-message-size."""
 VALUES_MAX = 8_000_000
 """Values of one message, which is some 100 for each instance."""
 ANSWERS_MAX = 10_000
@@ -102,17 +104,50 @@ class NacosConnection:
             LinkRefused: the answer is an error.
             LinkError: there is no answer, or it cannot be read.
         """
+        [answer] = self.call_all([(request_type, fields)], timeout_s)
+        if isinstance(answer, LinkRefused):
+            raise answer
+        return answer
+
+    def call_all(
+        self, calls: Sequence[tuple[str, Mapping[str, Any]]], timeout_s: float = TIMEOUT_S
+    ) -> list[dict[str, Any] | LinkRefused]:
+        """Make several calls at once. Return the fields of each answer, or the refusal, in their order.
+
+        Raises:
+            LinkError: one has no answer, or it cannot be read.
+        """
+        under_way = [(request_type, self._begin(request_type, fields, timeout_s)) for request_type, fields in calls]
+        return [
+            begun if isinstance(begun, LinkRefused) else self._answer(request_type, begun)
+            for request_type, begun in under_way
+        ]
+
+    def _begin(self, request_type: str, fields: Mapping[str, Any], timeout_s: float) -> Any:
         message = wire.encode(request_type, wire.request_body(**fields), headers=self._headers())
+        if len(message) > SENT_BYTES_MAX:
+            return LinkRefused(f"{request_type} has {len(message)} bytes, more than {SENT_BYTES_MAX}")
         try:
-            answer: Payload = wire.decode(self._call(message, timeout=timeout_s))
+            return self._call.future(message, timeout=timeout_s)
+        except ValueError as error:  # the connection was cut
+            raise LinkError(f"{self.server} was not called: {error}") from None
+
+    def _answer(self, request_type: str, begun: Any) -> dict[str, Any] | LinkRefused:
+        try:
+            answer: Payload = wire.decode(begun.result())
             values = answer.json(VALUES_MAX)
-        except (grpc.RpcError, PayloadError, ValueError) as error:
-            raise LinkError(f"{self.server} does not answer {request_type}: {_reason(error)}") from None
+        except grpc.FutureCancelledError:
+            raise LinkError(f"the link ends the call of {self.server}") from None
+        except (grpc.RpcError, PayloadError) as error:
+            text = f"{self.server} does not answer {request_type}: {_reason(error)}"
+            if isinstance(error, grpc.Call) and error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED:
+                return LinkRefused(text)
+            raise LinkError(text) from None
         if answer.type == "ErrorResponse" or values.get("success") is False:
             code, text = values.get("errorCode"), str(values.get("message"))[:200]
             if code == wire.UNREGISTERED and request_type == HEALTH and self._is_acknowledged.is_set():
                 self.inbox.end("the server forgot the connection")
-            raise LinkRefused(f"{self.server} refuses {request_type} with {code}: {text}")
+            return LinkRefused(f"{self.server} refuses {request_type} with {code}: {text}")
         return values
 
     def check(self) -> None:

@@ -1,6 +1,7 @@
 """A Nacos 2.x or 3.x as a link sees it: one gRPC connection, over which it watches services and registers instances."""
 
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from app.config.link_settings import LinkSettings
@@ -8,15 +9,20 @@ from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_catalog import NacosCatalog
 from app.links.nacos_connection import NacosConnection
 from app.links.nacos_inbox import Message
-from app.links.nacos_side import Pushed
-from app.links.nacos_values import Address, ServiceName, split_name
+from app.links.nacos_side import Pushed, Registration
+from app.links.nacos_values import ServiceName, split_name
 from app.naming.model.keys import GROUP_SPLITTER
 
 PUSH, CHANGE, NAMES = "NotifySubscriberRequest", "NamingFuzzyWatchChangeNotifyRequest", "NamingFuzzyWatchSyncRequest"
+SUBSCRIBE = "SubscribeServiceRequest"
 END_OF_FIRST = "FINISH_FUZZY_WATCH_INIT_NOTIFY"
 ADDED, REMOVED = "ADD_SERVICE", "DELETE_SERVICE"
 PAGE, PAGES_MAX = 10_000, 1_000
 EVERYTHING = "*"
+NAMES_MAX = 200_000
+"""Services that a fuzzy watch may name in a namespace."""
+WHOLE_S = 10.0
+"""After so long without the end of its first list a fuzzy watch is given up."""
 
 
 class FuzzyNames:
@@ -24,6 +30,7 @@ class FuzzyNames:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
+        self.begun_s = time.monotonic()
         self.is_whole = False
         """True once the first list has come to its end."""
 
@@ -59,6 +66,7 @@ class GrpcNacos:
         return self._connection.inbox.wake
 
     def check(self) -> None:
+        self._connection.token = self._catalog.log_in()
         self._connection.check()
 
     def cut(self) -> None:
@@ -78,8 +86,10 @@ class GrpcNacos:
             watched = self._fuzzy.get(namespace)
             if watched is None:
                 watched = self._watch_names(self._fuzzy, namespace)
-            if watched is not None:
-                return set(watched.names) if watched.is_whole else None
+            if watched is not None and watched.is_whole:
+                return set(watched.names)
+            if watched is not None and time.monotonic() - watched.begun_s < WHOLE_S:
+                return None
         names = self._catalog.names(namespace)
         if names is None:
             return {one for group in groups for one in self._names_of(namespace, group)}
@@ -127,6 +137,8 @@ class GrpcNacos:
             if self._fuzzy is None or (watched := self._fuzzy.get(namespace)) is None:
                 continue
             if one.get("changedType") == ADDED:
+                if len(watched.names) >= NAMES_MAX:
+                    raise LinkError(f"{self.server} names more than {NAMES_MAX} services in {namespace!r}")
                 watched.names.add(full_name)
             elif one.get("changedType") == REMOVED:
                 watched.names.discard(full_name)
@@ -137,21 +149,18 @@ class GrpcNacos:
 
     # --- services ---------------------------------------------------------------------------------
 
-    def watch(self, name: ServiceName) -> dict[str, Any]:
-        self._spaces.setdefault(name[1], set()).add(name[0])
-        info = self._subscribe(name, on=True).get("serviceInfo")
-        return info if isinstance(info, dict) else {}
+    def watch(self, names: Sequence[ServiceName]) -> list[dict[str, Any] | LinkRefused]:
+        for name in names:
+            self._spaces.setdefault(name[1], set()).add(name[0])
+        answers = self._connection.call_all([(SUBSCRIBE, _subscription(name, on=True)) for name in names])
+        return [one if isinstance(one, LinkRefused) else _info_of(one) for one in answers]
 
     def leave(self, name: ServiceName) -> None:
         if spaces := self._spaces.get(name[1]):
             spaces.discard(name[0])
             if not spaces:
                 del self._spaces[name[1]]
-        self._subscribe(name, on=False)
-
-    def _subscribe(self, name: ServiceName, *, on: bool) -> dict[str, Any]:
-        fields = _named(name) | {"subscribe": on, "clusters": ""}
-        return self._connection.call("SubscribeServiceRequest", fields)
+        self._connection.call_all([(SUBSCRIBE, _subscription(name, on=False))])
 
     def take(self, timeout_s: float) -> list[Pushed]:
         found = list[Pushed]()
@@ -173,17 +182,29 @@ class GrpcNacos:
         is_clear = len(spaces) == 1
         return [Pushed((one, full_name), info if is_clear else None, message.size) for one in spaces]
 
-    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]], taken: frozenset[Address]) -> None:
-        if rows:
-            fields = _named(name) | {"type": "batchRegisterInstance", "instances": list(rows.values())}
-            self._connection.call("BatchInstanceRequest", fields)
-            return
-        self.hand_over(name)
+    def register(self, changes: Sequence[Registration]) -> list[LinkRefused | None]:
+        answers = self._connection.call_all([_call_of(one) for one in changes])
+        return [one if isinstance(one, LinkRefused) else None for one in answers]
 
-    def hand_over(self, name: ServiceName) -> None:
-        # A batch of none would leave an empty publication. Of this call the server looks at the service alone.
-        fields = _named(name) | {"type": "deregisterInstance", "instance": {"ip": "127.0.0.1", "port": 1}}
-        self._connection.call("InstanceRequest", fields)
+
+def _call_of(change: Registration) -> tuple[str, dict[str, Any]]:
+    fields = _named(change.name)
+    if change.rows:
+        return "BatchInstanceRequest", fields | {
+            "type": "batchRegisterInstance",
+            "instances": list(change.rows.values()),
+        }
+    # A batch of none would leave an empty publication. Of this call the server looks at the service alone.
+    return "InstanceRequest", fields | {"type": "deregisterInstance", "instance": {"ip": "127.0.0.1", "port": 1}}
+
+
+def _subscription(name: ServiceName, *, on: bool) -> dict[str, Any]:
+    return _named(name) | {"subscribe": on, "clusters": ""}
+
+
+def _info_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    info = answer.get("serviceInfo")
+    return info if isinstance(info, dict) else {}
 
 
 def _named(name: ServiceName) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import orjson
 from app.config.link_settings import LinkSettings
 from app.links.feed import Feed
 from app.links.feed_lines import FollowedPart
+from app.links.nacos_side import Registration
 from app.links.nacos_values import Address, ServiceName, sent_rows, split_name
 from app.naming.model.model import Instance
 from app.naming.registry.union import local_view
@@ -146,6 +147,15 @@ class LocalRegistrations:
         if not rows:
             return None if sent is None else rows
         return None if sent is not None and sent.digest == _digest(rows) else rows
+
+    def change(self, name: ServiceName) -> Registration | None:
+        """Return what is to be registered of a service; None if the Nacos has it.
+
+        Raises:
+            CodecError: as ``sent_rows``.
+        """
+        rows = self.rows(name)
+        return Registration(name, rows, self.taken_of(name), not self.carries(name)) if rows is not None else None
 
     def registered(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]]) -> None:
         """Note that the Nacos has these instances now."""

@@ -3,7 +3,8 @@
 Used by the thread of the link.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 from app.links.feed_lines import FollowedPart
@@ -30,7 +31,8 @@ NAMES_MAX = 200_000
 class Watched(NamedTuple):
     """A service that is watched, as it was last."""
 
-    listed: NacosList
+    instances: int
+    """Instances that were registered at the Nacos itself."""
     stated_ms: int
     """When the server made the list, by its clock."""
 
@@ -50,6 +52,8 @@ class NacosSession:
         self._settings = follower.settings
         self._begun_ms = now_ms()
         self._watched: dict[ServiceName, Watched] = {}
+        self._instances = 0
+        """Instances of all services that are watched."""
         self._asks: dict[ServiceName, None] = {}
         self._is_listed = False
         self._list_ms = self._check_ms = self._begun_ms
@@ -152,31 +156,31 @@ class NacosSession:
 
     def _unlisted(self, name: ServiceName) -> None:
         """Take that the server has no such service any more; watch it no longer, unless local instances go there."""
-        assert self._follower.part is not None
-        if self._follower.part.takes(*name):
+        if self._follows(name):
             self._store(name, NOTHING)
         if self._outgoing is not None:
             if self._outgoing.has_local(name):
                 return
             self._outgoing.left(name)
-        del self._watched[name]
+        self._leave(name)
+
+    def _leave(self, name: ServiceName) -> None:
+        self._instances -= self._watched.pop(name).instances
         self._side.leave(name)
 
     def _ask_some(self) -> None:
-        for _ in range(min(len(self._asks), STEP_SERVICES)):
-            name = next(iter(self._asks))
+        names = list(islice(self._asks, STEP_SERVICES))
+        for name in names:
             del self._asks[name]
-            self._ask(name)
+        self._ask(names)
 
-    def _ask(self, name: ServiceName) -> None:
-        try:
-            info = self._side.watch(name)
-        except LinkRefused as error:
-            self._refuse(str(error))
-            self._watched.setdefault(name, Watched(NOTHING, 0))
-            return
-        self._take(name, info)
-        self._watched.setdefault(name, Watched(NOTHING, 0))
+    def _ask(self, names: Sequence[ServiceName]) -> None:
+        for name, info in zip(names, self._side.watch(names) if names else (), strict=True):
+            if isinstance(info, LinkRefused):
+                self._refuse(str(info))
+            else:
+                self._take(name, info)
+            self._watched.setdefault(name, Watched(0, 0))
 
     def _take(self, name: ServiceName, info: dict[str, Any]) -> None:
         """Take the list of a service, unless a later one came before."""
@@ -190,13 +194,21 @@ class NacosSession:
         except CodecError as error:
             self._refuse(f"{name[1]} in {name[0]}: {error}")
             return
-        # Of the rows only those of the part are kept, by the follower.
-        self._watched[name] = Watched(listed._replace(rows=[]), stated_ms)
+        count = self._instances + len(listed.rows) - (before.instances if before is not None else 0)
+        if count > self._follower.instances_max:
+            self._refuse(f"{name[1]} in {name[0]}: the link would watch {count} instances")
+            return
+        self._instances = count
+        self._watched[name] = Watched(len(listed.rows), stated_ms)
         if self._outgoing is not None:
             self._outgoing.taken(name, listed.addresses)
-        part = self._follower.part
-        if self._settings.follows and part is not None and part.takes(*name):
+        if self._follows(name):
             self._store(name, listed)
+
+    def _follows(self, name: ServiceName) -> bool:
+        """Return whether this member brings the service here."""
+        part = self._follower.part
+        return self._settings.follows and part is not None and part.takes(*name)
 
     def _store(self, name: ServiceName, listed: NacosList) -> None:
         if self._follower.digest_of(name) != listed.digest:
@@ -214,7 +226,7 @@ class NacosSession:
     def _compare(self) -> None:
         """Compare what is held with what is watched, once all of it was asked for."""
         watched = self._watched
-        gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].listed.addresses]
+        gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].instances]
         self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())
 
     # --- what goes --------------------------------------------------------------------------------
@@ -223,19 +235,17 @@ class NacosSession:
         outgoing = self._outgoing
         if outgoing is None:
             return
-        for name in outgoing.due(self._now_ms(), STEP_SERVICES):
-            if name not in self._watched and outgoing.has_local(name):
-                self._ask(name)
-            if (rows := outgoing.rows(name)) is None:
+        names = outgoing.due(self._now_ms(), STEP_SERVICES)
+        self._ask([name for name in names if name not in self._watched and outgoing.has_local(name)])
+        changes = [one for name in names if (one := outgoing.change(name)) is not None]
+        for change, refusal in zip(changes, self._side.register(changes) if changes else (), strict=True):
+            if refusal is not None:
+                self._refuse(str(refusal))
+                outgoing.refused(change.name, self._now_ms())
                 continue
-            try:
-                if rows or outgoing.carries(name):
-                    self._side.register(name, rows, outgoing.taken_of(name))
-                else:
-                    self._side.hand_over(name)
-            except LinkRefused as error:
-                self._refuse(str(error))
-                outgoing.refused(name, self._now_ms())
-                continue
-            outgoing.registered(name, rows)
+            outgoing.registered(change.name, change.rows)
             self._changes += 1
+        for name in names:
+            if name in self._watched and not self._follows(name) and not outgoing.has_local(name):
+                outgoing.left(name)
+                self._leave(name)

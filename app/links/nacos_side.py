@@ -1,8 +1,9 @@
 """A Nacos as a link sees it, whichever protocol it speaks."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from app.links.link_calls import LinkRefused
 from app.links.nacos_values import Address, ServiceName
 
 
@@ -13,6 +14,17 @@ class Pushed(NamedTuple):
     info: dict[str, Any] | None
     """The fields of the list; None if the link is to ask for it."""
     size: int
+
+
+class Registration(NamedTuple):
+    """The instances of a service that are to be registered in place of those before; none at all removes them."""
+
+    name: ServiceName
+    rows: Mapping[Address, Mapping[str, Any]]
+    taken: frozenset[Address]
+    """Addresses that clients registered at the Nacos itself, which stay."""
+    is_handed_over: bool
+    """True if other members registered them: what ends with this member is ended, and no more."""
 
 
 class NacosSide(Protocol):
@@ -49,8 +61,8 @@ class NacosSide(Protocol):
         ``groups``: where a server lists services only by their groups, these are asked for.
         """
 
-    def watch(self, name: ServiceName) -> dict[str, Any]:
-        """Return the list of a service, and have its changes come."""
+    def watch(self, names: Sequence[ServiceName]) -> list[dict[str, Any] | LinkRefused]:
+        """Return the lists of these services, in their order, and have their changes come."""
 
     def leave(self, name: ServiceName) -> None:
         """Have the changes of a service come no more."""
@@ -58,11 +70,5 @@ class NacosSide(Protocol):
     def take(self, timeout_s: float) -> list[Pushed]:
         """Return the lists that came; wait for one so long."""
 
-    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]], taken: frozenset[Address]) -> None:
-        """Register these instances of a service, in place of those before; none at all removes them.
-
-        ``taken``: addresses that clients registered at the Nacos itself, which stay.
-        """
-
-    def hand_over(self, name: ServiceName) -> None:
-        """End what is registered of a service here, as others registered it."""
+    def register(self, changes: Sequence[Registration]) -> list[LinkRefused | None]:
+        """Make these changes of what is registered. Return which were refused, in their order."""

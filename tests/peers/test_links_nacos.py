@@ -70,10 +70,14 @@ def here(real: RealNacos) -> Iterator[Cluster]:
         yield cluster
 
 
-def link_of(member: EmbeddedNode) -> dict[str, object]:
+def links_of(member: EmbeddedNode) -> list[dict[str, object]]:
     [told] = json.loads(member.call("GET", "/v1/ns/link/list", local="true"))["members"]
-    [link] = told["links"]
-    return dict(link)
+    return list(told["links"])
+
+
+def link_of(member: EmbeddedNode) -> dict[str, object]:
+    [link] = links_of(member)
+    return link
 
 
 def sent_instances(here: Cluster) -> int:
@@ -174,7 +178,8 @@ def test_a_link_that_is_added_and_removed_while_members_run_leaves_nothing(real:
             file.write_text("".join(f"{key}={value}\n" for key, value in linked_with(real, "out").items()))
         for name in names:
             eventually(lambda name=name: real.lists(name, "10.5.0.1"), SEEN_S)
-        assert link_of(here[0])["services"] == 0
+        eventually(lambda: all(links_of(one) for one in here), SEEN_S)  # each reads its own file
+        assert [link_of(one)["services"] for one in here] == [0, 0]
         for file in files:
             assert file is not None
             file.write_text("")

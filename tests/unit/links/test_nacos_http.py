@@ -7,8 +7,9 @@ import orjson
 import pytest
 
 from app.links import nacos_http
-from app.links.link_calls import LinkError
+from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_http import HttpNacos
+from app.links.nacos_side import Registration
 from app.links.nacos_values import sent_rows
 from app.naming.model.model import Instance
 from app.testing import Registry
@@ -42,7 +43,9 @@ def seen(there: Registry) -> dict[str, bool]:
 
 def test_a_push_is_a_hint_to_ask_and_a_stranger_changes_nothing(there: Registry, side: HttpNacos) -> None:
     there.register("orders", "10.0.0.1", 80)
-    [one] = side.watch(NAME)["hosts"]
+    [info] = side.watch([NAME])
+    assert not isinstance(info, LinkRefused)
+    [one] = info["hosts"]
     assert (one["ip"], side.names("public", ())) == ("10.0.0.1", {NAME[1]})
     there.register("orders", "10.0.0.2", 80)
     pushed = []
@@ -58,7 +61,7 @@ def test_a_push_is_a_hint_to_ask_and_a_stranger_changes_nothing(there: Registry,
 
 
 def test_a_list_is_asked_for_from_time_to_time(side: HttpNacos, monkeypatch: pytest.MonkeyPatch) -> None:
-    side.watch(NAME)
+    side.watch([NAME])
     assert side.take(0.0) == []
     monkeypatch.setattr(nacos_http, "POLL_S", 0.0)
     monkeypatch.setattr(nacos_http, "POLLS_PER_S", 1e9)
@@ -70,19 +73,21 @@ def test_a_list_is_asked_for_from_time_to_time(side: HttpNacos, monkeypatch: pyt
 
 
 def test_instances_are_registered_changed_and_removed_one_by_one(there: Registry, side: HttpNacos) -> None:
-    side.register(NAME, rows_of("10.0.0.1", "10.0.0.2"), NONE)
+    side.register([Registration(NAME, rows_of("10.0.0.1", "10.0.0.2"), NONE, False)])
     assert seen(there) == {"10.0.0.1": True, "10.0.0.2": True}
     assert there.instances("orders")[0].metadata == {"zone": "a", "rollcall.origin": "here"}
-    side.register(NAME, rows_of("10.0.0.2", "10.0.0.3") | rows_of("10.0.0.2", healthy=False), NONE)
+    side.register(
+        [Registration(NAME, rows_of("10.0.0.2", "10.0.0.3") | rows_of("10.0.0.2", healthy=False), NONE, False)]
+    )
     assert seen(there) == {"10.0.0.2": False, "10.0.0.3": True}
-    side.register(NAME, {}, NONE)
+    side.register([Registration(NAME, {}, NONE, False)])
     assert seen(there) == {}
 
 
 def test_an_address_that_a_client_registered_there_meanwhile_stays(there: Registry, side: HttpNacos) -> None:
-    side.register(NAME, rows_of("10.0.0.1"), NONE)
+    side.register([Registration(NAME, rows_of("10.0.0.1"), NONE, False)])
     there.register("orders", "10.0.0.1", 80)
-    side.register(NAME, {}, frozenset({("10.0.0.1", 80, "DEFAULT")}))
+    side.register([Registration(NAME, {}, frozenset({("10.0.0.1", 80, "DEFAULT")}), False)])
     assert seen(there) == {"10.0.0.1": True}
 
 
@@ -91,15 +96,15 @@ def test_a_beat_registers_again_what_the_nacos_lost_but_nothing_that_was_handed_
 ) -> None:
     monkeypatch.setattr(nacos_http, "BEAT_S", 0.0)
     monkeypatch.setattr(nacos_http, "AGAIN_S", 0.0)
-    side.register(NAME, rows_of("10.0.0.1"), NONE)
+    side.register([Registration(NAME, rows_of("10.0.0.1"), NONE, False)])
     rows = rows_of("10.0.0.2", healthy=False) | rows_of("10.0.0.3")
-    side.register(("public", "DEFAULT_GROUP@@ill"), rows, NONE)
+    side.register([Registration(("public", "DEFAULT_GROUP@@ill"), rows, NONE, False)])
     there.deregister("orders", "10.0.0.1", 80)
     there.deregister("ill", "10.0.0.2", 80)
     side.check()
     assert seen(there) == {"10.0.0.1": True}
     assert {one.ip: one.healthy for one in there.instances("ill")} == {"10.0.0.2": False, "10.0.0.3": True}
-    side.hand_over(NAME)
+    side.register([Registration(NAME, {}, NONE, True)])
     there.deregister("orders", "10.0.0.1", 80)
     side.check()
     assert seen(there) == {}
@@ -109,7 +114,7 @@ def test_a_beat_registers_again_what_the_nacos_lost_but_nothing_that_was_handed_
 def test_only_a_link_that_ends_removes_what_it_registered(there: Registry, withdraws: bool) -> None:
     one = HttpNacos(settings_of(servers=there.address, kind="nacos1"), there.address)
     one.open()
-    one.register(NAME, rows_of("10.0.0.1"), NONE)
+    one.register([Registration(NAME, rows_of("10.0.0.1"), NONE, False)])
     one.close(withdraws=withdraws)
     assert set(seen(there)) == (set() if withdraws else {"10.0.0.1"})
 

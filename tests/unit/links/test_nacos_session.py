@@ -1,6 +1,6 @@
 """A link over one connection to a Nacos, which a test plays: lists that come, late, wrong or not at all."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -10,7 +10,7 @@ from app.links.follower import LinkFollower
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_out import RETRY_MS, LocalRegistrations
 from app.links.nacos_session import LIST_MS, NacosSession
-from app.links.nacos_side import Pushed
+from app.links.nacos_side import Pushed, Registration
 from app.links.nacos_values import Address, ServiceName
 from app.naming.model.foreign import LINK, ORIGIN, STALE
 from tests.unit.links.test_follower import Side
@@ -53,10 +53,10 @@ class PlayedNacos:
         self.stated_ms += 1
         return {"hosts": self.lists.get(name, []), "lastRefTime": self.stated_ms}
 
-    def watch(self, name: ServiceName) -> dict[str, Any]:
+    def watch(self, names: Sequence[ServiceName]) -> list[dict[str, Any] | LinkRefused]:
         self.fails("watch")
-        self.watched.add(name)
-        return self.info(name)
+        self.watched.update(names)
+        return [self.info(name) for name in names]
 
     def leave(self, name: ServiceName) -> None:
         self.watched.discard(name)
@@ -65,12 +65,13 @@ class PlayedNacos:
         found, self.pushed = self.pushed, []
         return found
 
-    def hand_over(self, name: ServiceName) -> None:
-        self.registered[name] = {}
-
-    def register(self, name: ServiceName, rows: Mapping[Address, Mapping[str, Any]], taken: frozenset[Address]) -> None:
-        self.fails("register")
-        self.registered[name] = rows
+    def register(self, changes: Sequence[Registration]) -> list[LinkRefused | None]:
+        try:
+            self.fails("register")
+        except LinkRefused as refused:
+            return [refused for _ in changes]
+        self.registered.update({one.name: one.rows for one in changes})
+        return [None for _ in changes]
 
     def put(self, name: ServiceName, *ips: str) -> None:
         """Have clients register these instances in place of those before, and push the list."""
@@ -188,6 +189,28 @@ def test_a_list_that_cannot_be_read_is_refused_and_the_last_state_stays(linked: 
     linked.steps()
     assert set(linked.shown()) == {"10.0.0.1", "10.0.0.2"}
     assert (linked.follower.stats.refused, "port" in linked.follower.refusal) == (2, True)
+
+
+def test_a_nacos_with_more_instances_than_all_links_may_bring_is_watched_up_to_there(linked: Linked) -> None:
+    linked.here.store.instances_max = 3
+    linked.nacos.lists["public", "G@@many"] = [host(f"10.0.1.{number}") for number in range(2)]
+    linked.steps(LIST_MS)
+    assert linked.here.shown("G@@many") == {}
+    assert "4 instances" in linked.follower.refusal
+    linked.nacos.put(THERE, "10.0.0.1")
+    linked.nacos.put(("public", "G@@many"), "10.0.1.1", "10.0.1.2")
+    linked.steps()
+    assert set(linked.here.shown("G@@many")) == {"10.0.1.1", "10.0.1.2"}
+
+
+def test_what_has_no_local_instance_any_more_is_watched_no_longer() -> None:
+    one = Linked(direction="out")
+    one.here.put(NAME, "10.0.0.5")
+    one.steps()
+    assert one.nacos.watched == {THERE}
+    one.here.put(NAME)
+    one.steps()
+    assert (one.nacos.watched, one.nacos.registered[THERE]) == (set(), {})
 
 
 def test_local_instances_are_registered_with_their_origin_and_do_not_come_back(linked: Linked) -> None:
