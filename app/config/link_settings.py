@@ -180,6 +180,11 @@ class LinkFilter:
         return _exact(self.groups)
 
     @property
+    def exact_services(self) -> tuple[str, ...]:
+        """Return the services that are named without a pattern."""
+        return _exact(self.services)
+
+    @property
     def has_patterns(self) -> bool:
         """Return whether the namespaces have to be listed to know those that are chosen."""
         return len(self.exact_namespaces) < len(self.namespaces) or not self.namespaces
@@ -290,7 +295,14 @@ class LinkSource:
                     found.setdefault(parsed[0], {}).setdefault(parsed[1], (text.strip(), origin))
         if len(found) > LINKS_MAX:
             raise SettingError(f"{len(found)} links are more than {LINKS_MAX}")
-        return tuple(_link(name, found[name]) for name in sorted(found))
+        links = tuple(_link(name, found[name]) for name in sorted(found))
+        for one in links:
+            if one.sends and not self.cluster_id:
+                raise SettingError(
+                    f"{PREFIX}{one.name}.direction={one.direction} needs {CLUSTER_ID.name}, by which all members label "
+                    "what they register there"
+                )
+        return links
 
 
 def link_source(overrides: Mapping[str, str], environ: Mapping[str, str], file: Path, cluster_id: str) -> LinkSource:

@@ -68,7 +68,7 @@ class LinkThread:
         self._calls: Calls | None = None
         self._server = 0
         self._failures = 0
-        self._compared_ms = 0
+        self._compared_ms = self._begun_ms = 0
         self._logged_ms = -LOG_AGAIN_MS
         self._token = ""
         self.bytes = self.connections = 0
@@ -93,7 +93,7 @@ class LinkThread:
     def check(self) -> None:
         """Cut a call under way in which nothing whole came for too long. For a timer."""
         calls = self._calls
-        if calls is not None and self._now_ms() - self.follower.heard_ms > 2 * SILENT_MS:
+        if calls is not None and self._now_ms() - max(self.follower.heard_ms, self._begun_ms) > 2 * SILENT_MS:
             calls.cut()
 
     @property
@@ -101,6 +101,16 @@ class LinkThread:
         """Return the member that is followed; empty while none is."""
         calls = self._calls
         return calls.server if calls is not None else ""
+
+    @property
+    def sent_services(self) -> int:
+        """Return how many services have instances that this member registers at the other side."""
+        return 0
+
+    @property
+    def sent_instances(self) -> int:
+        """Return how many local instances this member registers at the other side."""
+        return 0
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -153,7 +163,7 @@ class LinkThread:
         assert follower.part is not None
         server = servers[(self._server + follower.part.part) % len(servers)]
         with LinkCalls(follower.settings, server, self._token) as calls:
-            self._calls = calls
+            self._calls, self._begun_ms = calls, self._now_ms()
             self.connections += 1
             calls.log_in()
             self._token = calls.token

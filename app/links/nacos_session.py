@@ -3,7 +3,7 @@
 Used by the thread of the link.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -12,8 +12,8 @@ from app.links.follower import LinkFollower
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_out import LocalRegistrations
 from app.links.nacos_side import NacosSide
-from app.links.nacos_values import NOTHING, NacosList, ServiceName, read_list
-from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE
+from app.links.nacos_values import NOTHING, NacosList, ServiceName, read_list, split_name
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 from distro.model.errors import CodecError
 
 CHECK_MS = 1_000
@@ -132,7 +132,7 @@ class NacosSession:
         if part is None:
             return
         spaces = {DEFAULT_NAMESPACE, *chosen.exact_namespaces, *(one[0] for one in held)}
-        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(one[1].partition("@@")[0] for one in held)}
+        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(split_name(one[1])[0] for one in held)}
         if chosen.has_patterns:
             spaces.update(self._side.namespaces())
         names = set[ServiceName]()
@@ -140,7 +140,7 @@ class NacosSession:
             if not chosen.takes_namespace(namespace) or self._settings.here(namespace) is None:
                 continue
             self._follower.heard_ms = self._now_ms()
-            found = self._side.names(namespace, groups)
+            found = self._names(namespace, groups)
             if found is None:  # the server still tells them
                 self._list_ms = self._now_ms()
                 return
@@ -153,6 +153,19 @@ class NacosSession:
                 self._asks[name] = None
         for name in self._watched.keys() - names:
             self._unlisted(name)
+
+    def _names(self, namespace: str, groups: Collection[str]) -> set[str] | None:
+        """Return the names of a namespace's services. If the user of the link may not list them, those that are known.
+
+        Known are those that are watched, and those that the settings name.
+        """
+        try:
+            return self._side.names(namespace, groups)
+        except LinkRefused as error:
+            self._follower.refusal = str(error)
+            known = {full_name for space, full_name in self._watched if space == namespace}
+            services = self._settings.chosen.exact_services
+            return known | {f"{group}{GROUP_SPLITTER}{one}" for group in groups for one in services}
 
     def _unlisted(self, name: ServiceName) -> None:
         """Take that the server has no such service any more; watch it no longer, unless local instances go there."""

@@ -30,6 +30,14 @@ class NacosThread(LinkThread):
         self._feed = feed
         self.outgoing = LocalRegistrations(settings, feed, own_cluster) if settings.sends else None
 
+    @property
+    def sent_services(self) -> int:
+        return self.outgoing.services if self.outgoing is not None else 0
+
+    @property
+    def sent_instances(self) -> int:
+        return self.outgoing.instances if self.outgoing is not None else 0
+
     def _take_part(self, place: tuple[int, int]) -> None:
         """Leave it to the session: a connection outlives a change of the part, as it has what is registered."""
 
@@ -38,7 +46,7 @@ class NacosThread(LinkThread):
         number = place[0] if place is not None else 0
         server = settings.servers[(self._server + number) % len(settings.servers)]
         side: NacosSide = (GrpcNacos if settings.kind == NACOS else HttpNacos)(settings, server)
-        self._calls = side
+        self._calls, self._begun_ms = side, self._now_ms()
         self.connections += 1
         try:
             if not self._stopped.is_set():  # or the end came before it could cut these calls

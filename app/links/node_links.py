@@ -153,6 +153,7 @@ class NodeLinks:
             "link_bytes": sum(one.bytes for one in self._threads.values()),
             "link_connections": sum(one.connections for one in self._threads.values()),
             "foreign_instances": self._store.instances,
+            "link_sent_instances": sum(one.sent_instances for one in self._threads.values()),
             "feed_followers": self.feed.followers,
             "feed_changes": self.feed.stats.feed_changes,
             "feed_compared": self.feed.stats.feed_compared,
@@ -165,7 +166,6 @@ def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, An
     settings, stats = follower.settings, follower.stats
     parts = [part for _, part in store.parts(settings.name)]
     part = follower.part
-    sent = thread.outgoing if isinstance(thread, NacosThread) else None
     return {
         "name": settings.name,
         "kind": settings.kind,
@@ -180,8 +180,8 @@ def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, An
         "services": len(parts),
         "instances": sum(len(one.shown) for one in parts),
         "staleInstances": sum(len(one.shown) for one in parts if one.stale_ms is not None),
-        "sentServices": sent.services if sent is not None else 0,
-        "sentInstances": sent.instances if sent is not None else 0,
+        "sentServices": thread.sent_services,
+        "sentInstances": thread.sent_instances,
         "changes": stats.changes,
         "compared": stats.compared,
         "refused": stats.refused,

@@ -9,6 +9,11 @@ from app.testing import Cluster, Registry
 from app.tools.embedded.embedded_node import EmbeddedNode
 from tests.unit.links.test_linked_clusters import STALE, link_of, seen
 
+PASSWORD = "a password of tests"
+WITH_USERS = {
+    "nacos.core.auth.enabled": True,
+    "nacos.core.auth.plugin.nacos.token.secret.key": "c2VjcmV0IG9mIHRlc3RzLCBhcyBsb25nIGFzIG9uZSBtdXN0IGJlIQ==",
+}
 Pair = tuple[Registry, Cluster]
 
 
@@ -100,10 +105,30 @@ def test_a_link_that_leads_back_to_its_own_cluster_shows_nothing_twice() -> None
     with Registry(settings={"rollcall.cluster.id": "dc-a"}) as here:
         here.register("orders", "10.0.0.1", 80)
         links = here._life.served.node.services.links
-        links._source = type(links._source)(((linked_with(here), "test"),))
+        links._source = type(links._source)(((linked_with(here), "test"),), cluster_id="dc-a")
         links._is_read = False
         here.wait_until(lambda: links.states() and links.states()[0]["compared"] > 0)
         assert [one.metadata for one in here.instances("orders")] == [{}]
         assert links.states()[0]["sentInstances"] == 0
         here.deregister("orders", "10.0.0.1", 80)
         here.wait_until(lambda: seen(here, "orders") == set())
+
+
+@pytest.mark.parametrize("kind", ["nacos", "nacos1"])
+def test_a_link_logs_in_and_brings_what_its_user_may_read(kind: str) -> None:
+    with Registry(settings=WITH_USERS) as there:
+        there.call("POST", "/v1/auth/users/admin", password=PASSWORD)
+        there.login("nacos", PASSWORD)
+        there.call("POST", "/v1/auth/users", username="link", password=PASSWORD)
+        there.call("POST", "/v1/auth/roles", username="link", role="reader")
+        there.call("POST", "/v1/auth/permissions", role="reader", resource="public:*:naming/or*", action="rw")
+        there.register("orders", "10.0.0.1", 80)
+        there.register("billing", "10.0.0.1", 80)
+        user = {"kind": kind, "user": "link", "password": PASSWORD, "services": "orders,ordered,billing"}
+        with Registry(settings=linked_with(there, **user)) as here:
+            here.wait_for_instances("orders", 1)
+            here.register("ordered", "10.0.0.2", 80)
+            there.wait_for_instances("ordered", 1)
+            assert here.instances("billing") == []
+        with Registry(settings=linked_with(there, **user | {"password": "another"})) as here:
+            here.wait_until(lambda: "answers 403" in str(link_of(here)["error"]))

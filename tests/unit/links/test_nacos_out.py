@@ -20,7 +20,9 @@ ADDRESS: Address = ("10.0.0.1", 80, "DEFAULT")
 
 def settings_of(**more: str) -> LinkSettings:
     texts = {"servers": "127.0.0.1:1", "kind": "nacos", "direction": "both"} | more
-    [settings] = LinkSource((({f"rollcall.link.n.{name}": text for name, text in texts.items()}, "test"),)).read()
+    [settings] = LinkSource(
+        (({f"rollcall.link.n.{name}": text for name, text in texts.items()}, "test"),), cluster_id="here"
+    ).read()
     return settings
 
 

@@ -183,6 +183,19 @@ def test_a_silent_nacos_is_heard_again_by_its_lists(linked: Linked) -> None:
     assert not linked.follower.stale
 
 
+def test_a_nacos_that_lists_no_names_to_the_user_is_asked_for_those_in_the_settings() -> None:
+    def refuse(call: str) -> None:
+        if call == "names":
+            raise LinkRefused("no right to list")
+
+    one = Linked(services="orders", groups="G")
+    one.nacos.lists[THERE] = [host("10.0.0.1")]
+    one.nacos.fails = refuse
+    one.steps()
+    one.steps(LIST_MS)
+    assert (set(one.shown()), one.follower.refusal) == ({"10.0.0.1"}, "no right to list")
+
+
 def test_a_list_that_cannot_be_read_is_refused_and_the_last_state_stays(linked: Linked) -> None:
     linked.nacos.pushed.append(Pushed(THERE, {"hosts": [{"ip": 1}], "lastRefTime": 1 << 40}, 100))
     linked.nacos.pushed.append(Pushed(THERE, {"hosts": [host("10.0.0.9", port=70_000)], "lastRefTime": 1 << 40}, 100))
