@@ -48,6 +48,7 @@ class GrpcNacos:
         """The namespaces in which a service of this full name is watched: a list that comes does not name its own."""
         self._fuzzy: dict[str, FuzzyNames] | None = {}
         """The namespaces that are watched for services; None where the server has no fuzzy watches."""
+        self._has_news = False
 
     def open(self) -> None:
         """Connect and log in.
@@ -95,6 +96,10 @@ class GrpcNacos:
             return {one for group in groups for one in self._names_of(namespace, group)}
         return names
 
+    def names_changed(self) -> bool:
+        has_changed, self._has_news = self._has_news, False
+        return has_changed
+
     def _watch_names(self, fuzzy: dict[str, FuzzyNames], namespace: str) -> FuzzyNames | None:
         """Begin to watch the names of a namespace. Return None if the server refuses it, which lists them then."""
         watched = fuzzy[namespace] = FuzzyNames()
@@ -127,6 +132,7 @@ class GrpcNacos:
         return found
 
     def _fuzzy_message(self, message: Message) -> None:
+        self._has_news = True
         if message.type == CHANGE:
             contexts: Any = [message.values]
         else:

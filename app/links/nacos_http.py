@@ -180,6 +180,9 @@ class HttpNacos:
         names = self._catalog.names(namespace)
         return names if names is not None else {one for group in groups for one in self._names_of(namespace, group)}
 
+    def names_changed(self) -> bool:
+        return False
+
     def _names_of(self, namespace: str, group: str) -> set[str]:
         found = set[str]()
         for page in range(1, PAGES_MAX + 1):

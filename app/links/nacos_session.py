@@ -12,7 +12,7 @@ from app.links.follower import LinkFollower
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_out import LocalRegistrations
 from app.links.nacos_side import NacosSide
-from app.links.nacos_values import NOTHING, NacosList, ServiceName, read_list, split_name
+from app.links.nacos_values import NacosList, ServiceName, read_list, split_name
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 from distro.model.errors import CodecError
 
@@ -55,7 +55,9 @@ class NacosSession:
         self._instances = 0
         """Instances of all services that are watched."""
         self._asks: dict[ServiceName, None] = {}
-        self._is_listed = False
+        self._is_listed = self._has_lost = False
+        self._spaces: Collection[str] = ()
+        self._spaces_ms = self._begun_ms
         self._list_ms = self._check_ms = self._begun_ms
         self._again_ms = self._begun_ms + ASK_AGAIN_MS
         self._changes = self._bytes = 0
@@ -105,6 +107,8 @@ class NacosSession:
                 self._asks[pushed.name] = None
             else:
                 self._take(pushed.name, pushed.info)
+        if self._side.names_changed():
+            self._list_ms = self._now_ms()
         return self._changes, self._bytes
 
     def _greeting(self) -> dict[str, Any]:
@@ -133,8 +137,9 @@ class NacosSession:
             return
         spaces = {DEFAULT_NAMESPACE, *chosen.exact_namespaces, *(one[0] for one in held)}
         groups = {DEFAULT_GROUP, *chosen.exact_groups, *(split_name(one[1])[0] for one in held)}
-        if chosen.has_patterns:
-            spaces.update(self._side.namespaces())
+        if chosen.has_patterns and self._now_ms() >= self._spaces_ms:
+            self._spaces, self._spaces_ms = self._side.namespaces(), self._now_ms() + LIST_MS
+        spaces.update(self._spaces)
         names = set[ServiceName]()
         for namespace in sorted(spaces):
             if not chosen.takes_namespace(namespace) or self._settings.here(namespace) is None:
@@ -168,11 +173,17 @@ class NacosSession:
             return known | {f"{group}{GROUP_SPLITTER}{one}" for group in groups for one in services}
 
     def _unlisted(self, name: ServiceName) -> None:
-        """Take that the server has no such service any more; watch it no longer, unless local instances go there."""
-        if self._follows(name):
-            self._store(name, NOTHING)
+        """Take that the server has no such service any more; watch it no longer, unless local instances go there.
+
+        Its instances go by a comparison, which doubts the loss of most at once (L5).
+        """
+        if self._follows(name) and self._watched[name].instances:
+            self._has_lost = True
         if self._outgoing is not None:
             if self._outgoing.has_local(name):
+                self._instances -= self._watched[name].instances
+                self._watched[name] = Watched(0, self._watched[name].stated_ms)
+                self._outgoing.taken(name, frozenset())
                 return
             self._outgoing.left(name)
         self._leave(name)
@@ -234,11 +245,15 @@ class NacosSession:
 
     def _is_comparison_due(self) -> bool:
         follower = self._follower
-        return follower.placed is None or (follower.recheck_ms is not None and self._now_ms() >= follower.recheck_ms)
+        return (
+            self._has_lost
+            or follower.placed is None
+            or (follower.recheck_ms is not None and self._now_ms() >= follower.recheck_ms)
+        )
 
     def _compare(self) -> None:
         """Compare what is held with what is watched, once all of it was asked for."""
-        watched = self._watched
+        self._has_lost, watched = False, self._watched
         gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].instances]
         self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())
 

@@ -61,6 +61,9 @@ class NacosSide(Protocol):
         ``groups``: where a server lists services only by their groups, these are asked for.
         """
 
+    def names_changed(self) -> bool:
+        """Return whether a service came or went since the last question, if the server tells it by itself."""
+
     def watch(self, names: Sequence[ServiceName]) -> list[dict[str, Any] | LinkRefused]:
         """Return the lists of these services, in their order, and have their changes come."""
 

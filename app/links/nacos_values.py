@@ -37,9 +37,6 @@ class NacosList(NamedTuple):
         return {"ns": name[0], "service": name[1], "digest": digest_text(self.digest), "instances": self.rows}
 
 
-NOTHING = NacosList([], 0, frozenset())
-
-
 def read_list(hosts: object) -> NacosList:
     """Return the instances of a list that were registered at the Nacos itself: those without a label of origin.
 

@@ -65,6 +65,7 @@ def test_the_names_of_a_fuzzy_watch_count_from_the_end_of_its_first_list_on(
     assert side.names("public", ()) is None
     connection.inbox.put(names_message("FUZZY_WATCH_INIT_NOTIFY", "public@@G@@a", "public@@G@@b", "other@@G@@c"))
     assert side.take(0) == []
+    assert (side.names_changed(), side.names_changed()) == (True, False)
     assert side.names("public", ()) is None
     connection.inbox.put(names_message("FINISH_FUZZY_WATCH_INIT_NOTIFY"))
     connection.inbox.put(

@@ -29,7 +29,7 @@ class PlayedNacos:
         self.watched: set[ServiceName] = set()
         self.registered: dict[ServiceName, Mapping[Address, Mapping[str, Any]]] = {}
         self.fails: Callable[[str], None] = lambda call: None
-        self.stated_ms = 1
+        self.stated_ms, self.has_news = 1, False
 
     def open(self) -> None: ...
 
@@ -48,6 +48,10 @@ class PlayedNacos:
     def names(self, namespace: str, groups: Collection[str]) -> set[str] | None:
         self.fails("names")
         return {full_name for space, full_name in self.lists if space == namespace}
+
+    def names_changed(self) -> bool:
+        has_changed, self.has_news = self.has_news, False
+        return has_changed
 
     def info(self, name: ServiceName) -> dict[str, Any]:
         self.stated_ms += 1
@@ -151,6 +155,32 @@ def test_a_service_that_is_listed_no_more_is_gone(linked: Linked) -> None:
     del linked.nacos.lists[THERE]
     linked.steps(LIST_MS)
     assert (linked.shown(), linked.nacos.watched) == ({}, set())
+
+
+def test_a_nacos_that_lists_almost_nothing_at_once_is_doubted() -> None:
+    """L5."""
+    one = Linked()
+    names = [("public", f"G@@s{number}") for number in range(4)]
+    one.nacos.lists = {name: [host("10.0.0.1")] for name in names}
+    one.steps()
+    one.steps(SETTLED_MS)
+    lists, one.nacos.lists = one.nacos.lists, {}
+    one.steps(LIST_MS)
+    assert all(STALE in one.here.shown(name)["10.0.0.1"] for _, name in names)
+    one.nacos.lists = {names[0]: lists[names[0]]}
+    one.steps(LIST_MS)
+    assert STALE not in one.here.shown(names[0][1])["10.0.0.1"]
+    one.steps(SETTLED_MS + 1)
+    assert [set(one.here.shown(name)) for _, name in names] == [{"10.0.0.1"}, set(), set(), set()]
+
+
+def test_a_nacos_that_tells_of_a_new_service_is_asked_at_once(linked: Linked) -> None:
+    linked.nacos.lists["public", "G@@new"] = [host("10.0.0.3")]
+    linked.steps()
+    assert linked.here.shown("G@@new") == {}
+    linked.nacos.has_news = True
+    linked.steps()
+    assert set(linked.here.shown("G@@new")) == {"10.0.0.3"}
 
 
 def test_a_nacos_that_restarted_empty_removes_nothing_at_once(linked: Linked) -> None:
