@@ -47,10 +47,14 @@ class LocalRegistrations:
         self.services = self.instances = 0
         """How many services and instances are registered there by this member now."""
 
-    def begin(self) -> None:
-        """Begin anew on a new connection, over which nothing is registered."""
+    def end(self) -> None:
+        """Note that the connection ended."""
         self._sent, self._taken, self._leaving_ms, self._retry_ms = {}, {}, {}, {}
         self.services = self.instances = 0
+
+    def begin(self) -> None:
+        """Begin anew on a new connection, over which nothing is registered."""
+        self.end()
         self._feed.begin()
         self._mark_all()
 

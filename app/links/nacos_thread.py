@@ -55,6 +55,7 @@ class NacosThread(LinkThread):
         finally:
             if self.outgoing is not None:
                 self._feed.detach(side.wake)
+                self.outgoing.end()
             side.close(withdraws=self._stopped.is_set() and self._withdraws)
 
     def _work(self, side: NacosSide) -> None:

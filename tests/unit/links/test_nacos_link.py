@@ -2,12 +2,17 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from app.links.link_calls import LinkError
+from app.links.nacos_connection import NacosConnection
 from app.testing import Cluster, Registry
 from app.tools.embedded.embedded_node import EmbeddedNode
+from tests.support.certificates import Authority, tls_settings
 from tests.unit.links.test_linked_clusters import STALE, link_of, seen
+from tests.unit.links.test_nacos_out import settings_of
 
 PASSWORD = "a password of tests"
 WITH_USERS = {
@@ -132,3 +137,25 @@ def test_a_link_logs_in_and_brings_what_its_user_may_read(kind: str) -> None:
             assert here.instances("billing") == []
         with Registry(settings=linked_with(there, **user | {"password": "another"})) as here:
             here.wait_until(lambda: "answers 403" in str(link_of(here)["error"]))
+
+
+def test_a_connection_speaks_tls_and_trusts_the_given_certificates_alone(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    chain, key = tmp_path / "chain.pem", tmp_path / "key.pem"
+    authority.issue(chain, key)
+    with Registry(settings=tls_settings("server", chain, key)) as there:
+
+        def connection(trusted: Path) -> NacosConnection:
+            settings = settings_of(servers=there.address, tls="true", trusted=str(trusted))
+            return NacosConnection(settings, there.address)
+
+        one, stranger = connection(authority.file), connection(other.file)
+        one.open()
+        one.check()
+        one.cut()
+        with pytest.raises(LinkError, match="does not answer"):
+            stranger.open()
+        stranger.cut()
+        other.file.unlink()
+        with pytest.raises(LinkError, match="cannot be read"):
+            connection(other.file)
