@@ -30,6 +30,7 @@ THREAD_OWNERS = {
     "distro/engine/runtime.py",
     "distro/engine/mailbox.py",
     "app/links/link_thread.py",
+    "app/links/nacos_connection.py",
     "app/members/member_ips.py",
     "app/members/member_lookup.py",
     "app/background/timers.py",

@@ -29,6 +29,7 @@ NAME = re.compile(r"[0-9a-zA-Z-]{1,32}")
 _ID = re.compile(r"[0-9a-zA-Z._-]{0,64}")
 EXCLUDED = "!"
 IN, OUT, BOTH = "in", "out", "both"
+ROLLCALL, NACOS, NACOS_1 = "rollcall", "nacos", "nacos1"
 PATTERNS_MAX = 100
 NUMBER = re.compile(r"[0-9]{1,5}(\.[0-9]{1,4})?")
 
@@ -93,13 +94,19 @@ FIELDS: Mapping[str, Key[Any]] = {
         "",
         "Members of the other cluster. Each member here follows one of them at a time.",
     ),
-    "kind": _field("kind", one_of("rollcall"), "rollcall", "The kind of the other cluster."),
+    "kind": _field(
+        "kind",
+        one_of(ROLLCALL, NACOS, NACOS_1),
+        ROLLCALL,
+        "The kind of the other cluster: rollcall, nacos for Nacos 2.x and 3.x over gRPC, 1000 above the port of each "
+        "server, or nacos1 for Nacos 1.x over HTTP.",
+    ),
     "direction": _field(
         "direction",
         one_of(IN, OUT, BOTH),
         IN,
-        "in: this cluster shows the other one's instances. out: it follows nothing; the other cluster has its own link "
-        "to this one. both: as in, for a pair of links.",
+        "in: this cluster shows the other one's instances. out: it shows none of them. Towards a Nacos, out and both "
+        "register local instances there; another Rollcall has its own link to this cluster.",
     ),
     "user": _field(
         "user", TEXT, "", "The user that this link logs in as; it imports the services that this user may read."
@@ -164,6 +171,30 @@ class LinkFilter:
     groups: tuple[str, ...] = ("*",)
     services: tuple[str, ...] = ("*",)
 
+    @property
+    def exact_namespaces(self) -> tuple[str, ...]:
+        """Return the namespaces that are named without a pattern."""
+        return _exact(self.namespaces)
+
+    @property
+    def exact_groups(self) -> tuple[str, ...]:
+        """Return the groups that are named without a pattern."""
+        return _exact(self.groups)
+
+    @property
+    def exact_services(self) -> tuple[str, ...]:
+        """Return the services that are named without a pattern."""
+        return _exact(self.services)
+
+    @property
+    def has_patterns(self) -> bool:
+        """Return whether the namespaces have to be listed to know those that are chosen."""
+        return len(self.exact_namespaces) < len(self.namespaces) or not self.namespaces
+
+    def takes_namespace(self, namespace: str) -> bool:
+        """Return whether services of a namespace may belong to the link."""
+        return _is_chosen(namespace, self.namespaces)
+
     def takes(self, namespace: str, group: str, service: str) -> bool:
         """Return whether a service belongs to the link."""
         return (
@@ -171,6 +202,10 @@ class LinkFilter:
             and _is_chosen(group, self.groups)
             and _is_chosen(service, self.services)
         )
+
+
+def _exact(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(one for one in patterns if not one.startswith(EXCLUDED) and not set("*?[") & set(one))
 
 
 @lru_cache(65_536)
@@ -189,6 +224,7 @@ class LinkSettings:
 
     name: str
     servers: tuple[str, ...]
+    kind: str
     direction: str
     user: str
     password: str = field(repr=False)
@@ -209,6 +245,11 @@ class LinkSettings:
     def follows(self) -> bool:
         """Return whether this cluster follows the other one."""
         return self.direction != OUT
+
+    @property
+    def sends(self) -> bool:
+        """Return whether this cluster registers its instances at the other one: a Nacos has no links of its own."""
+        return self.kind != ROLLCALL and self.direction != IN
 
     def here(self, namespace: str) -> str | None:
         """Return the name here of a namespace of the other cluster; None for one that another one is mapped to."""
@@ -256,7 +297,11 @@ class LinkSource:
                     found.setdefault(parsed[0], {}).setdefault(parsed[1], (text.strip(), origin))
         if len(found) > LINKS_MAX:
             raise SettingError(f"{len(found)} links are over the limit of {LINKS_MAX}")
-        return tuple(_link(name, found[name]) for name in sorted(found))
+        links = tuple(_link(name, found[name]) for name in sorted(found))
+        for one in links:
+            if one.sends and not self.cluster_id:
+                raise SettingError(f"{PREFIX}{one.name}.direction={one.direction} needs {CLUSTER_ID.name}, X")
+        return links
 
 
 def link_source(overrides: Mapping[str, str], environ: Mapping[str, str], file: Path, cluster_id: str) -> LinkSource:
@@ -312,6 +357,7 @@ def _link(name: str, texts: Mapping[str, tuple[str, str]]) -> LinkSettings:
     return LinkSettings(
         name=name,
         servers=values["servers"],
+        kind=values["kind"],
         direction=values["direction"],
         user=values["user"],
         password=values["password"],

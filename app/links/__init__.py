@@ -1,1 +1,1 @@
-"""Links to other clusters: the feed that others follow, and the followers of other clusters' feeds."""
+"""Links to other clusters: the feed that others follow, the followers of their feeds, and clients of Nacos."""

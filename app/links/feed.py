@@ -82,7 +82,7 @@ class Feed:
         log_bytes_max: int = LOG_BYTES_MAX,
     ) -> None:
         """``subscribe``: has a handler called with each event of a type."""
-        self._table, self._subscribe, self._now_ms, self._log_bytes_max = table, subscribe, now_ms, log_bytes_max
+        self.table, self._subscribe, self._now_ms, self._log_bytes_max = table, subscribe, now_ms, log_bytes_max
         self._noted_until_ms = 0
         self.run = secrets.token_hex(8)
         """Names this log: places in another one mean nothing here."""
@@ -160,21 +160,30 @@ class Feed:
 
         None if the log does not have them all any more, or never had: the follower compares.
         """
+        found = self._since(place, takes)
+        return ([one.line for one in found[0]], found[1]) if found is not None else None
+
+    def names_since(self, place: int, takes: Takes) -> tuple[list[ServiceName], int] | None:
+        """Return the services that changed after ``place``, as ``since`` does with their lines."""
+        found = self._since(place, takes)
+        return ([(one.namespace, one.full_name) for one in found[0]], found[1]) if found is not None else None
+
+    def _since(self, place: int, takes: Takes) -> tuple[list[LoggedChange], int] | None:
         with self._lock:
             self._write_dirty()
             if place < self._first - 1 or place > self._last:
                 self.stats.feed_behind += 1
                 return None
-            lines, size = [], 0
+            changes, size = list[LoggedChange](), 0
             for number in range(place - self._first + 1, len(self._log)):
                 entry = self._log[number]
                 place += 1
                 if takes(entry.namespace, entry.full_name):
-                    lines.append(entry.line)
+                    changes.append(entry)
                     size += len(entry.line)
                     if size >= PART_BYTES:
                         break
-            return lines, place
+            return changes, place
 
     @property
     def has_more(self) -> bool:
@@ -213,7 +222,7 @@ class Feed:
 
     def _write_changed(self, name: ServiceName) -> None:
         """Write the change of a service, if its state is not the one remembered; the caller holds the lock."""
-        service, known = self._table.get(*name), self._states.get(name)
+        service, known = self.table.get(*name), self._states.get(name)
         if known is None or service is None or known.revision != service.revision:
             self._write(name)
 
@@ -229,7 +238,7 @@ class Feed:
 
     def _read(self, name: ServiceName) -> State:
         """Return the present state of a service, and remember it; the caller holds the lock."""
-        service = self._table.get(*name)
+        service = self.table.get(*name)
         known = self._states.get(name)
         revision = service.revision if service is not None and not service.hidden else 0
         if known is not None and known.revision == revision:
@@ -267,7 +276,7 @@ class Feed:
         that have no instance here; the number of services that it should hold; and whether there are more to send.
         """
         self.stats.feed_compared += 1
-        wanted = [(one.namespace, one.full_name) for one in self._table.services() if not one.hidden]
+        wanted = [(one.namespace, one.full_name) for one in self.table.services() if not one.hidden]
         found, size, count, seen = list[bytes](), 0, 0, set[ServiceName]()
         for name in wanted:
             if not takes(*name):

@@ -1,6 +1,6 @@
 """The follower of one link: what becomes of what the other cluster says. It does no I/O, and takes the time as a value.
 
-The rules L1 to L8 are in docs/replication.md.
+The rules L1 to L9 are in docs/replication.md.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -126,6 +126,17 @@ class LinkFollower:
             elif self.part.has(parsed.full_name):
                 self._store.put(key, None)
         return found
+
+    @property
+    def instances_max(self) -> int:
+        """Return how many instances all links together may bring."""
+        return self._store.instances_max
+
+    def digest_of(self, name: tuple[str, str]) -> int:
+        """Return the digest of what is held of a service, by its name at the other cluster; 0 for nothing."""
+        here = self.settings.here(name[0])
+        state = self._store.part(ForeignKey(self.settings.name, here, name[1]).text()) if here is not None else None
+        return state.digest if state is not None else 0
 
     def slices(self) -> int:
         """Return into how many comparisons the part is cut, by what is known of both sides."""

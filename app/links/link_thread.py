@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from app.links.feed_lines import FollowedPart
 from app.links.follower import LinkFollower
@@ -25,6 +25,15 @@ COMPARE_MS = 300_000
 LOG_AGAIN_MS = 60_000
 MORE_MAX = 10_000
 """Answers of one comparison that may say that there is more."""
+
+
+class Calls(Protocol):
+    """The calls to one server."""
+
+    server: str
+
+    def cut(self) -> None:
+        """End the calls under way, from any thread."""
 
 
 class Pace:
@@ -55,10 +64,11 @@ class LinkThread:
         settings = follower.settings
         self._pace = Pace(settings.changes_per_s, settings.bytes_per_s)
         self._stopped = threading.Event()
-        self._calls: LinkCalls | None = None
+        self._withdraws = False
+        self._calls: Calls | None = None
         self._server = 0
         self._failures = 0
-        self._compared_ms = 0
+        self._compared_ms = self._begun_ms = 0
         self._logged_ms = -LOG_AGAIN_MS
         self._token = ""
         self.bytes = self.connections = 0
@@ -67,8 +77,9 @@ class LinkThread:
     def start(self) -> None:
         self._thread.start()
 
-    def end(self) -> None:
-        """Begin to end the thread, from any thread."""
+    def end(self, *, withdraws: bool = False) -> None:
+        """Begin to end the thread, from any thread. ``withdraws``: as of ``NacosSide.close``."""
+        self._withdraws = withdraws
         self._stopped.set()
         if (calls := self._calls) is not None:
             calls.cut()
@@ -82,7 +93,7 @@ class LinkThread:
     def check(self) -> None:
         """Cut a call under way in which nothing whole came for too long. For a timer."""
         calls = self._calls
-        if calls is not None and self._now_ms() - self.follower.heard_ms > 2 * SILENT_MS:
+        if calls is not None and self._now_ms() - max(self.follower.heard_ms, self._begun_ms) > 2 * SILENT_MS:
             calls.cut()
 
     @property
@@ -90,6 +101,16 @@ class LinkThread:
         """Return the member that is followed; empty while none is."""
         calls = self._calls
         return calls.server if calls is not None else ""
+
+    @property
+    def sent_services(self) -> int:
+        """Return how many services have instances that this member registers at the other side."""
+        return 0
+
+    @property
+    def sent_instances(self) -> int:
+        """Return how many local instances this member registers at the other side."""
+        return 0
 
     # --- the thread -------------------------------------------------------------------------------
 
@@ -142,7 +163,7 @@ class LinkThread:
         assert follower.part is not None
         server = servers[(self._server + follower.part.part) % len(servers)]
         with LinkCalls(follower.settings, server, self._token) as calls:
-            self._calls = calls
+            self._calls, self._begun_ms = calls, self._now_ms()
             self.connections += 1
             calls.log_in()
             self._token = calls.token

@@ -4,12 +4,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from app.config.link_settings import LinkSettings, LinkSource
+from app.config.link_settings import ROLLCALL, LinkSettings, LinkSource
 from app.config.settings_keys import SettingError
 from app.links.feed import Feed
 from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
 from app.links.follower import LinkFollower
 from app.links.link_thread import LinkThread
+from app.links.nacos_thread import NacosThread
 from app.naming.registry.foreign_table import ForeignTable
 from app.replication.foreign_type import ForeignStore, parse_foreign_key
 from distro.model.ports import Clock
@@ -87,32 +88,36 @@ class NodeLinks:
         self.error = ""
         for name, thread in list(self._threads.items()):
             if links.get(name) != thread.follower.settings:
-                thread.end()
+                thread.end(withdraws=True)
                 self._ending.append(self._threads.pop(name))
         for name, settings in links.items():
-            if settings.follows and name not in self._threads:
+            if (settings.follows or settings.sends) and name not in self._threads:
                 self._threads[name] = self._begun(settings)
 
     def _begun(self, settings: LinkSettings) -> LinkThread:
         now_ms = self._clock.monotonic_ms
         follower = LinkFollower(settings, self._own_cluster, self._store, self._table.would_be_empty, now_ms())
-        thread = LinkThread(follower, self._part, now_ms)
+        thread = (
+            LinkThread(follower, self._part, now_ms)
+            if settings.kind == ROLLCALL
+            else NacosThread(follower, self._part, now_ms, self.feed, self._own_cluster)
+        )
         thread.start()
-        LOG.info("link %s follows %s", settings.name, ", ".join(settings.servers))
+        LOG.info("link %s connects to %s", settings.name, ", ".join(settings.servers))
         return thread
 
     def _drop_unknown(self, now_ms: int) -> None:
         """Remove what links brought that are not set here any more, of the services that this member owns."""
-        dropped = 0
+        dropped, bringing = 0, {one for one, thread in self._threads.items() if thread.follower.settings.follows}
         for key, _ in self._store.parts():
             parsed = parse_foreign_key(key)
-            if parsed is None or parsed.link in self._threads:
+            if parsed is None or parsed.link in bringing:
                 continue
             since_ms = self._unknown_ms.setdefault(parsed.link, now_ms)
             if now_ms - since_ms >= UNKNOWN_KEPT_MS and self._owns(parsed.full_name) and dropped < DROPPED_MAX:
                 self._store.put(key, None)
                 dropped += 1
-        for name in self._unknown_ms.keys() & self._threads.keys():
+        for name in self._unknown_ms.keys() & bringing:
             del self._unknown_ms[name]
 
     def _owns(self, full_name: str) -> bool:
@@ -148,6 +153,7 @@ class NodeLinks:
             "link_bytes": sum(one.bytes for one in self._threads.values()),
             "link_connections": sum(one.connections for one in self._threads.values()),
             "foreign_instances": self._store.instances,
+            "link_sent_instances": sum(one.sent_instances for one in self._threads.values()),
             "feed_followers": self.feed.followers,
             "feed_changes": self.feed.stats.feed_changes,
             "feed_compared": self.feed.stats.feed_compared,
@@ -162,6 +168,7 @@ def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, An
     part = follower.part
     return {
         "name": settings.name,
+        "kind": settings.kind,
         "direction": settings.direction,
         "arrival": settings.arrival,
         "servers": list(settings.servers),
@@ -173,6 +180,8 @@ def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, An
         "services": len(parts),
         "instances": sum(len(one.shown) for one in parts),
         "staleInstances": sum(len(one.shown) for one in parts if one.stale_ms is not None),
+        "sentServices": thread.sent_services,
+        "sentInstances": thread.sent_instances,
         "changes": stats.changes,
         "compared": stats.compared,
         "refused": stats.refused,

@@ -172,6 +172,7 @@ COUNTERS: dict[str, CounterInfo] = {
     "links": _gauge("links", "Links to other clusters that this node follows."),
     "links_silent": _gauge("silent_links", "Links whose other cluster this node does not hear."),
     "foreign_instances": _gauge("foreign_instances", "Instances of other clusters that links brought."),
+    "link_sent_instances": _gauge("link_sent_instances", "Local instances that this node registers at a Nacos."),
     "feed_followers": _gauge("feed_followers", "Members of other clusters that follow this node."),
     "disk_free_bytes": _gauge("disk_free_bytes", "Free bytes on the disk of the data folder; -1 if unknown."),
     "disk_low": _gauge("disk_low_state", "1 while there is little room on the disk of the data folder."),

@@ -37,6 +37,7 @@ LINK = record(
     "Link",
     {
         "name": text("dc-b"),
+        "kind": text("rollcall"),
         "direction": text("in"),
         "arrival": text("merge"),
         "servers": array(text("10.1.0.1:8848")),
@@ -48,6 +49,8 @@ LINK = record(
         "services": whole(12),
         "instances": whole(40),
         "staleInstances": whole(0),
+        "sentServices": whole(0, "Services whose local instances this member registers at a Nacos."),
+        "sentInstances": whole(0),
         "changes": whole(52),
         "compared": whole(1),
         "refused": whole(0),

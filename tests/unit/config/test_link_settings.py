@@ -32,6 +32,8 @@ def test_a_link_needs_its_servers_alone() -> None:
         ({"b__servers": "h", "b__weight": "-1"}, "from 0 to 100"),
         ({"b__servers": "h", "b__services": "!"}, "excludes"),
         ({"a_b__servers": "h"}, "letters, digits and -"),
+        ({"b__servers": "h", "b__kind": "nacos2"}, "rollcall or nacos or nacos1"),
+        ({"b__servers": "h", "b__kind": "nacos", "b__direction": "out"}, r"direction=out needs rollcall\.cluster\.id"),
         ({f"l{number}__servers": "h" for number in range(33)}, "33 links are over the limit of 32"),
     ],
 )
@@ -52,6 +54,24 @@ def test_the_nearer_source_counts_and_the_file_is_read_again(tmp_path: Path) -> 
     assert settings.links.stamp() != stamp
     with pytest.raises(SettingError, match=r"link\.b\.servers"):
         settings.links.read()
+
+
+@pytest.mark.parametrize(
+    ("kind", "direction", "expected"),
+    [
+        ("rollcall", "out", (False, False)),
+        ("rollcall", "both", (True, False)),
+        ("nacos", "in", (True, False)),
+        ("nacos", "out", (False, True)),
+        ("nacos1", "both", (True, True)),
+    ],
+)
+def test_the_kind_and_the_direction_say_what_a_link_does(
+    kind: str, direction: str, expected: tuple[bool, bool]
+) -> None:
+    texts = {"rollcall.link.b.servers": "h", "rollcall.link.b.kind": kind, "rollcall.link.b.direction": direction}
+    [one] = LinkSource(((texts, "test"),), cluster_id="here").read()
+    assert (one.follows, one.sends) == expected
 
 
 def test_a_node_does_not_start_with_a_wrong_link() -> None:

@@ -21,6 +21,7 @@ _COLUMNS = (
     Column("services"),
     Column("instances"),
     Column("stale", drop=1),
+    Column("sent", drop=2),
     Column("refused", drop=4),
 )
 
@@ -62,5 +63,5 @@ def _cells(one: dict[str, Any]) -> tuple[str | Cell, ...]:
     state = Cell("silent", Tone.BAD) if _is_silent(one) else Cell("heard", Tone.GOOD)
     if not one.get("cluster"):
         state = Cell("not heard yet", Tone.ODD)
-    names = ("cluster", "server", "part", "services", "instances", "staleInstances", "refused")
+    names = ("cluster", "server", "part", "services", "instances", "staleInstances", "sentInstances", "refused")
     return Cell(text_of(one, "name"), Tone.NAME), text_of(one, "member"), state, *(text_of(one, name) for name in names)

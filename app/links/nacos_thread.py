@@ -1,0 +1,75 @@
+"""The thread of a link to a Nacos: it connects to one of its servers, and to the next one after a failure."""
+
+from collections.abc import Callable
+
+from app.config.link_settings import NACOS
+from app.links.feed import Feed
+from app.links.follower import LinkFollower
+from app.links.link_thread import LinkThread
+from app.links.nacos_grpc import GrpcNacos
+from app.links.nacos_http import HttpNacos
+from app.links.nacos_out import LocalRegistrations
+from app.links.nacos_session import NacosSession
+from app.links.nacos_side import NacosSide
+
+
+class NacosThread(LinkThread):
+    """Follows a Nacos, and registers local instances there, until it is stopped. ``state`` is for any thread."""
+
+    def __init__(
+        self,
+        follower: LinkFollower,
+        part: Callable[[], tuple[int, int] | None],
+        now_ms: Callable[[], int],
+        feed: Feed,
+        own_cluster: Callable[[], str],
+    ) -> None:
+        """``part``: as of LinkThread. ``feed``: the changes of local instances."""
+        super().__init__(follower, part, now_ms)
+        settings = follower.settings
+        self._feed = feed
+        self.outgoing = LocalRegistrations(settings, feed, own_cluster) if settings.sends else None
+
+    @property
+    def sent_services(self) -> int:
+        return self.outgoing.services if self.outgoing is not None else 0
+
+    @property
+    def sent_instances(self) -> int:
+        return self.outgoing.instances if self.outgoing is not None else 0
+
+    def _take_part(self, place: tuple[int, int]) -> None:
+        """Leave it to the session: a connection outlives a change of the part, as it has what is registered."""
+
+    def _follow_one(self) -> None:
+        settings, place = self.follower.settings, self._part()
+        number = place[0] if place is not None else 0
+        server = settings.servers[(self._server + number) % len(settings.servers)]
+        side: NacosSide = (GrpcNacos if settings.kind == NACOS else HttpNacos)(settings, server)
+        self._calls, self._begun_ms = side, self._now_ms()
+        self.connections += 1
+        try:
+            if not self._stopped.is_set():  # or the end came before it could cut these calls
+                side.open()
+            self._work(side)
+        finally:
+            if self.outgoing is not None:
+                self._feed.detach(side.wake)
+                self.outgoing.end()
+            side.close(withdraws=self._stopped.is_set() and self._withdraws)
+
+    def _work(self, side: NacosSide) -> None:
+        if self.outgoing is not None:
+            self._feed.attach(side.wake)
+            self.outgoing.begin()
+        session = NacosSession(self.follower, side, self.outgoing, self._now_ms)
+        while not self._stopped.is_set():
+            if (place := self._part()) is not None:
+                session.follow(place)
+            if self.follower.part is None:
+                self._stopped.wait(0.05)
+                continue
+            changes, size = session.step()
+            self.bytes += size
+            self._failures = 0
+            self._rest(changes, size)

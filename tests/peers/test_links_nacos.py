@@ -1,0 +1,187 @@
+"""A link to a real Nacos: what one side registers, clients of the other see; and what a link leaves behind."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from app.testing import Cluster
+from app.tools.embedded.embedded_node import EmbeddedNode
+from tests.peers.conftest import skip_without_tools, taken
+from tests.peers.real_members import RealMember
+from tests.peers.test_real_nacos_2 import PATIENT, listed
+from tests.support.client import Client
+from tests.support.processes import eventually, free_ports
+
+SEEN_S = 60.0
+ORIGIN = "rollcall.origin"
+
+
+@dataclass(frozen=True, slots=True)
+class RealNacos:
+    """A server alone, and the calls of its clients."""
+
+    client: Client
+    kind: str
+    """As a link names it."""
+
+    def register(self, service: str, ip: str, **values: object) -> None:
+        """Register an instance that needs no beats for minutes."""
+        taken(self.client, "POST", "/v1/ns/instance", serviceName=service, ip=ip, port=80, metadata=PATIENT, **values)
+
+    def deregister(self, service: str, ip: str) -> None:
+        taken(self.client, "DELETE", "/v1/ns/instance", serviceName=service, ip=ip, port=80)
+
+    def lists(self, service: str, *ips: str) -> bool:
+        return listed(self.client, service) == {f"{one}:80" for one in ips}
+
+    def origins(self, service: str) -> dict[str, str | None]:
+        """The origin of each instance of a service."""
+        hosts = self.client.call("GET", "/v1/ns/instance/list", serviceName=service).json()["hosts"]
+        return {one["ip"]: one["metadata"].get(ORIGIN) for one in hosts}
+
+
+@pytest.fixture(scope="module", params=["2", "3", "1.4"])
+def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNacos]:
+    """A real Nacos 2.3.1, a 3.0.3 and a 1.4.1, each alone."""
+    skip_without_tools()
+    [port] = free_ports(1)
+    member = RealMember(request.param, port, tmp_path_factory.mktemp("linked") / f"real-{port}", [f"127.0.0.1:{port}"])
+    try:
+        member.begin()
+        member.wait()
+        yield RealNacos(member.client, "nacos1" if request.param == "1.4" else "nacos")
+    finally:
+        member.stop()
+
+
+def linked_with(real: RealNacos, direction: str) -> dict[str, str]:
+    values = {"servers": real.client.address, "kind": real.kind, "direction": direction}
+    return {f"rollcall.link.old.{name}": value for name, value in values.items()}
+
+
+@pytest.fixture
+def here(real: RealNacos) -> Iterator[Cluster]:
+    """A cluster of three with a link to it."""
+    with Cluster(3, settings={"rollcall.cluster.id": "dc-a"} | linked_with(real, "both")) as cluster:
+        yield cluster
+
+
+def links_of(member: EmbeddedNode) -> list[dict[str, object]]:
+    [told] = json.loads(member.call("GET", "/v1/ns/link/list", local="true"))["members"]
+    return list(told["links"])
+
+
+def link_of(member: EmbeddedNode) -> dict[str, object]:
+    [link] = links_of(member)
+    return link
+
+
+def sent_instances(here: Cluster) -> int:
+    return sum(int(str(link_of(one)["sentInstances"])) for one in here)
+
+
+def seen(member: EmbeddedNode, service: str) -> set[str]:
+    return {one.ip for one in member.instances(service)}
+
+
+def test_each_side_sees_what_the_other_registers_and_removes(real: RealNacos, here: Cluster) -> None:
+    names = [f"there-{number}" for number in range(6)]
+    for name in names:
+        real.register(name, "10.1.0.1", weight=2.0)
+    begun_s = time.monotonic()
+    for member in here:
+        for name in names:
+            eventually(lambda member=member, name=name: seen(member, name) == {"10.1.0.1"}, SEEN_S)
+    print(f"there to here, new services: {time.monotonic() - begun_s:.2f} s")
+    [one] = here[0].instances(names[0])
+    assert (one.weight, one.metadata[ORIGIN], one.metadata["rollcall.link"]) == (2.0, "nacos:old", "old")
+    begun_s = time.monotonic()
+    real.register(names[0], "10.1.0.2")
+    eventually(lambda: all(seen(member, names[0]) == {"10.1.0.1", "10.1.0.2"} for member in here), SEEN_S)
+    print(f"there to here, one more instance: {time.monotonic() - begun_s:.2f} s")
+    begun_s = time.monotonic()
+    here[0].register("here-1", "10.2.0.1", 80, metadata={"zone": "a"})
+    eventually(lambda: real.lists("here-1", "10.2.0.1"), SEEN_S)
+    print(f"here to there: {time.monotonic() - begun_s:.2f} s")
+    here[1].register("here-1", "10.2.0.2", 80)
+    eventually(lambda: real.lists("here-1", "10.2.0.1", "10.2.0.2"), SEEN_S)
+    assert real.origins("here-1") == {"10.2.0.1": "dc-a", "10.2.0.2": "dc-a"}
+    here[2].deregister("here-1", "10.2.0.1", 80)
+    eventually(lambda: real.lists("here-1", "10.2.0.2"), SEEN_S)
+    assert [one.metadata for one in here[0].instances("here-1")] == [{}], "it came back"
+    for name in names:
+        real.deregister(name, "10.1.0.1")
+    for member in here:
+        for name in names[1:]:
+            eventually(lambda member=member, name=name: seen(member, name) == set(), SEEN_S)
+    here[1].deregister("here-1", "10.2.0.2", 80)
+    eventually(lambda: real.lists("here-1"), SEEN_S)
+
+
+def test_an_address_that_is_registered_at_both_sides_is_one(real: RealNacos, here: Cluster) -> None:
+    real.register("both", "10.3.0.1")
+    eventually(lambda: seen(here[0], "both") == {"10.3.0.1"}, SEEN_S)
+    here[0].register("both", "10.3.0.1", 80)
+    here[0].register("both", "10.3.0.2", 80)
+    eventually(lambda: real.origins("both") == {"10.3.0.1": None, "10.3.0.2": "dc-a"}, SEEN_S)
+    assert seen(here[1], "both") == {"10.3.0.1", "10.3.0.2"}
+    real.deregister("both", "10.3.0.1")
+    eventually(lambda: real.origins("both") == {"10.3.0.1": "dc-a", "10.3.0.2": "dc-a"}, SEEN_S)
+
+
+def test_nothing_is_missing_when_a_member_that_carries_is_killed(real: RealNacos, here: Cluster) -> None:
+    names = [f"carried-{number}" for number in range(6)]
+    carriers = 2 if real.kind == "nacos" else 1
+    for name in names:
+        here[0].register(name, "10.4.0.1", 80, ephemeral=False)
+        eventually(lambda name=name: real.lists(name, "10.4.0.1"), SEEN_S)
+    eventually(lambda: sent_instances(here) == carriers * len(names), SEEN_S)
+    over, missing, looks = threading.Event(), list[str](), 0
+
+    def look() -> None:
+        nonlocal looks
+        while not over.is_set():
+            missing.extend(name for name in names if not real.lists(name, "10.4.0.1"))
+            looks += 1
+
+    looking = threading.Thread(target=look)
+    looking.start()
+    try:
+        here.kill(2)
+        here.settle()
+        survivors = [here[0], here[1]]
+        eventually(lambda: {link_of(one)["part"] for one in survivors} == {"1/2", "2/2"}, SEEN_S)
+        wanted = carriers * len(names)
+        eventually(lambda: sum(int(str(link_of(one)["sentServices"])) for one in survivors) >= wanted, SEEN_S)
+        begun = looks
+        eventually(lambda: looks >= begun + 100, SEEN_S)
+    finally:
+        over.set()
+        looking.join()
+    print(f"{looks} observations of {len(names)} services, {len(missing)} without their instance")
+    assert missing == []
+
+
+def test_a_link_that_is_added_and_removed_while_members_run_leaves_nothing(real: RealNacos) -> None:
+    names = [f"left-{number}" for number in range(3)]
+    with Cluster(2, settings={"rollcall.cluster.id": "dc-a"}) as here:
+        for name in names:
+            here[0].register(name, "10.5.0.1", 80, ephemeral=False)
+        files = [one._life.settings.links.file for one in here]
+        for file in files:
+            assert file is not None
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("".join(f"{key}={value}\n" for key, value in linked_with(real, "out").items()))
+        for name in names:
+            eventually(lambda name=name: real.lists(name, "10.5.0.1"), SEEN_S)
+        eventually(lambda: all(links_of(one) for one in here), SEEN_S)  # each reads its own file
+        assert [link_of(one)["services"] for one in here] == [0, 0]
+        for file in files:
+            assert file is not None
+            file.write_text("")
+        for name in names:
+            eventually(lambda name=name: real.lists(name), SEEN_S)
