@@ -10,8 +10,8 @@ from io import BytesIO
 from pathlib import Path
 
 ENGLISH, CHINESE = "en", "zh-CN"
-LANGUAGES = {ENGLISH: "English", CHINESE: "中文"}
-"""The languages by their tags (RFC 5646), each with its own name for itself."""
+LANGUAGES = {ENGLISH: "EN", CHINESE: "中文"}
+"""The languages by their tags (RFC 5646), each with a short name of its own."""
 CONSOLE, COMMANDS = "console", "commands"
 """The domains: what a node shows in browsers, and what the command prints."""
 _LOCALES = {CHINESE: "zh_CN"}

@@ -3,6 +3,7 @@
 A new text gets an empty translation, and one that is no longer used is removed. tests/unit/languages compares.
 """
 
+import argparse
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -10,9 +11,10 @@ import polib
 from babel.messages.extract import extract_from_dir
 
 from app.languages.catalogues import CHINESE, COMMANDS, CONSOLE, po_file
+from app.tools.cli import make_parser
 
 ROOT = Path(__file__).parents[2]
-KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None}
+KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column": None, "_done": (2,)}
 EFFECTS = "app/operator/switch_effects.py"
 SOURCES = {
     CONSOLE: ("app/http/console/", "app/operator/event_words.py", EFFECTS),
@@ -29,7 +31,23 @@ def texts_in(domain: str) -> dict[Message, list[str]]:
     for path, message in _extracted():
         if path.startswith(SOURCES[domain]) and path not in found.setdefault(message, []):
             found[message].append(path)
+    if domain == COMMANDS:
+        found |= {(text, ""): ["app/tools/cli.py"] for text in _help_of(make_parser()) if (text, "") not in found}
     return found
+
+
+def _help_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Yield the texts of the help of a command and of the commands below it, as argparse gets them."""
+    yield from filter(None, (parser.description, parser.epilog))
+    for group in parser._action_groups:
+        yield from filter(None, (group.title, group.description))
+    for action in parser._actions:
+        if action.help and action.help != argparse.SUPPRESS:
+            yield action.help
+        if isinstance(action, argparse._SubParsersAction):
+            yield from filter(None, (one.help for one in action._choices_actions))
+            for one in action.choices.values():
+                yield from _help_of(one)
 
 
 def _extracted() -> Iterator[tuple[str, Message]]:

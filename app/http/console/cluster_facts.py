@@ -20,6 +20,7 @@ TYPE_NAMES = {
     "rollcall.records": N_("durable records"),
     "Nacos:Naming:v2:ClientData": N_("gRPC clients"),
     "rollcall.http-clients": N_("clients by address"),
+    "rollcall.foreign": N_("linked instances"),
 }
 Facts = Mapping[str, Any]
 

@@ -16,7 +16,7 @@ AS_THEY_ARE = ("code", "pre", "script", "style", "q", "textarea")
 """Elements whose texts are names and values. So are those that are marked as English: texts of the API."""
 VOID = ("meta", "link", "img", "input", "br", "line", "path", "rect", "circle", "polyline", "polygon")
 NAMES = {
-    *("API", "CSV", "DEFAULT", "DOWN", "English", "HTTP", "ID", "IP", "JSON", "MYSQL", "NONE", "Nacos", "Prometheus"),
+    *("API", "CSV", "DEFAULT", "DOWN", "EN", "HTTP", "ID", "IP", "JSON", "MYSQL", "NONE", "Nacos", "Prometheus"),
     *("Python", "Java", "Go", "Rollcall", "SDK", "TCP", "UDP", "UP", "UTC", "Werkzeug"),
     *("drain", "epoch", "key", "masters", "name", "naming", "null", "orders", "public", "rollcall", "value"),
 }
@@ -95,7 +95,7 @@ def test_the_language_is_that_of_the_browser(browser: Browser, header: str, lang
 def test_the_switch_is_remembered_and_wins(browser: Browser) -> None:
     path = "/nacos/console/services?namespaceId=public&name=a"
     page = browser.client.get(path, headers=CHINESE)
-    assert '<button class="plain" name="language" value="en" lang="en">English</button>' in page.text
+    assert '<button class="plain" name="language" value="en" lang="en">EN</button>' in page.text
     [here] = re.findall(r'name="next" value="([^"]*)"', page.text)
     answer = browser.send("/console/language", language="en", next=here.replace("&amp;", "&"))
     assert (answer.status_code, answer.headers["Location"]) == (303, path)
