@@ -100,12 +100,12 @@ _OF_INSTANCES = {
     "create": N_("%(names)s registered"),
     "remove": N_("%(names)s deregistered"),
     "beat": N_("%(names)s registered by a beat"),
-    "expire": N_("%(names)s removed, as no beat came"),
-    "unhealthy": N_("%(names)s became unhealthy, as no beat came"),
+    "expire": N_("%(names)s removed, because no beat arrived"),
+    "unhealthy": N_("%(names)s became unhealthy, because no beat arrived"),
     "ill": N_("%(names)s set unhealthy by a call"),
     "healthy": N_("%(names)s became healthy"),
     "sick": N_("%(names)s became unhealthy"),
-    "leave": N_("%(names)s gone with the connection of its client"),
+    "leave": N_("%(names)s removed, because the connection of its client ended"),
 }
 _OF_SERVICES = {
     "create": N_("service created"),
@@ -126,7 +126,7 @@ _OF_OTHERS = {
 _KINDS = {"namespace": N_("namespace"), "switches": N_("switches"), "user": N_("user"), "role": N_("role")}
 _ACCESSES = {
     "login.done": N_("logged in"),
-    "login.refused": N_("was refused to log in: unknown user or wrong password"),
+    "login.refused": N_("could not log in: unknown user or wrong password"),
     "logout": N_("logged out"),
 }
 
@@ -168,7 +168,7 @@ def sentence(
         case "operation":
             return gettext("called %(call)s", call=key)
         case "lost":
-            return gettext("events were lost: too many came at once, or the disk did not take them")
+            return gettext("events were lost: too many came at once, or the disk did not accept them")
         case "login" | "logout" | "access":
             return _access(texts, what, key, after)
         case _ if verb in _OF_OTHERS:
@@ -204,7 +204,7 @@ def _of_override(texts: Texts, verb: str, names: str, before: object, after: obj
     old = before if isinstance(before, Mapping) else {}
     new = after if isinstance(after, Mapping) else {}
     if verb == "remove":
-        return texts.gettext("%(names)s is as its client registered it again", names=names)
+        return texts.gettext("%(names)s has the values of its client again", names=names)
     if isinstance(new.get("enabled"), bool) and old.get("enabled") is not new["enabled"]:
         rest = {name: value for name, value in new.items() if name != "enabled" and value is not None}
         changes = _changes(old, rest, texts) if rest else ""

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column": None, "_done": (2,)}
 EFFECTS = "app/operator/switch_effects.py"
 SOURCES = {
-    CONSOLE: ("app/http/console/", "app/operator/event_words.py", EFFECTS),
+    CONSOLE: ("app/http/console/", "app/operator/event_words.py", "app/operator/verdict.py", EFFECTS),
     COMMANDS: ("app/tools/", EFFECTS),
 }
 """Where the texts of a domain are: the beginnings of paths."""

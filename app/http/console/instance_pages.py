@@ -8,9 +8,10 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import NOT_CHANGED_HERE, ConsolePage, form_route, page_route
 from app.http.console.service_pages import service_name
-from app.languages.catalogues import Texts
+from app.languages.catalogues import ENGLISH, Texts
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
+from app.operator.verdict import compare, elsewhere_words
 
 PARTIAL_BATCH = "/v3/admin/ns/instance/partial/batch"
 METADATA_LINES_MAX = 1_000
@@ -262,6 +263,10 @@ def explain(page: ConsolePage) -> Reply:
     told = None
     if page.text("ip"):
         told = page.api.get("/v1/ns/explain", **_asked(page) | {"clusterName": page.text("clusterName") or None})
+        if page.texts.language != ENGLISH:
+            verdict, told["differences"] = compare(told["members"], told["notAnswered"], page.texts)
+            places = [(one["serviceName"], one["clusterName"]) for one in told["elsewhere"] if one["held"]]
+            told["verdict"] = [*verdict, *elsewhere_words(places, page.texts)]
     return page.show(
         "explain.html",
         page.gettext("Explain an instance"),

@@ -8,6 +8,15 @@ from app.http.console.page import ConsolePage
 from app.languages.catalogues import N_
 from distro.model.types import MemberState
 
+_REASONS = (
+    N_("this node leaves the cluster"),
+    N_("an operator drains this node"),
+    N_("this node leaves the cluster soon"),
+    N_("the other members do not list this node"),
+    N_("no list of members was found yet"),
+    N_("the data of the other members is being loaded"),
+)
+"""The reasons of ``Membership.unready_reason`` that have no values."""
 _ABSENCES = {
     "drained": N_("%(address)s is drained, as planned."),
     "left": N_("%(address)s has left the cluster, as planned."),
@@ -37,7 +46,7 @@ def problems_of(
     reason = services.cluster.unready_reason()
     if reason and services.cluster.self_address not in planned:
         found.append(
-            Problem("bad", gettext("This member is not ready: %(reason)s.", reason=reason), "/console/members")
+            Problem("bad", gettext("This member is not ready: %(reason)s.", reason=gettext(reason)), "/console/members")
         )
     for one in members:
         if one["address"] in planned:

@@ -17,11 +17,13 @@ def test_a_life_of_an_instance_is_told_by_any_member() -> None:
         first, second = cluster[0], cluster[1]
         first.register("orders", "10.0.0.1", 80)
         cluster.clock.advance(20)
-        second.wait_until(lambda: "10.0.0.1:80 became unhealthy, as no beat came" in said(second, ip="10.0.0.1"))
+        second.wait_until(
+            lambda: "10.0.0.1:80 became unhealthy, because no beat arrived" in said(second, ip="10.0.0.1")
+        )
         first.beat("orders", "10.0.0.1", 80)
         second.wait_until(lambda: "10.0.0.1:80 became healthy" in said(second, ip="10.0.0.1"))
         cluster.clock.advance(40)
-        gone = ["10.0.0.1:80 removed, as no beat came"]
+        gone = ["10.0.0.1:80 removed, because no beat arrived"]
         second.wait_until(lambda: said(second, ip="10.0.0.1")[:1] == gone)
         assert said(first, ip="10.0.0.1") == said(second, ip="10.0.0.1")
         assert sum("started, release" in one for one in said(first, kinds="cluster", limit=1000)) == 2

@@ -1,12 +1,19 @@
 """The language of pages: by the browser's header or the switch; in Chinese no English is left."""
 
+import inspect
 import re
+import sys
 from html.parser import HTMLParser
 
 import pytest
 
+from app.http.api.console_cookie import COOKIE
 from app.http.console.page_language import HEADER_CHARS_MAX
-from tests.support.fake_node import FakeNode
+from app.http.console.problems import _REASONS
+from app.http.factory import create_app
+from app.members.membership import Membership
+from tests.support.auth import ADMIN, AUTH_ON, node_with_users, token_of
+from tests.support.fake_node import FakeNode, make_settings
 from tests.unit.http.console.conftest import Browser
 from tests.unit.http.console.test_console_pages import PAGES, register
 
@@ -18,7 +25,7 @@ VOID = ("meta", "link", "img", "input", "br", "line", "path", "rect", "circle", 
 NAMES = {
     *("API", "CSV", "DEFAULT", "DOWN", "EN", "HTTP", "ID", "IP", "JSON", "MYSQL", "NONE", "Nacos", "Prometheus"),
     *("Python", "Java", "Go", "Rollcall", "SDK", "TCP", "UDP", "UP", "UTC", "Werkzeug"),
-    *("drain", "epoch", "key", "masters", "name", "naming", "null", "orders", "public", "rollcall", "value"),
+    *("boss", "drain", "epoch", "key", "masters", "name", "naming", "null", "orders", "public", "rollcall", "value"),
 }
 """Words that stay: names of products, protocols and states, and the names of the services that these pages show."""
 WORD = re.compile(r"(?<![\w.#])[A-Za-z][a-z]+(?![\w/])|(?<![\w.#])[A-Z]{2,}(?!\w)")
@@ -136,3 +143,28 @@ def test_the_api_answers_in_english(browser: Browser, node: FakeNode) -> None:
     answer = browser.client.get("/nacos/v1/ns/instance", headers=CHINESE)
     assert answer.status_code == 400
     assert answer.text.isascii()
+
+
+def test_the_pages_of_users_are_chinese_too() -> None:
+    node = node_with_users()
+    browser = Browser(create_app(node).test_client())  # type: ignore[arg-type]
+    assert english_in(browser.client.get("/nacos/console/login", headers=CHINESE).text) == []
+    browser = Browser(create_app(node).test_client())  # type: ignore[arg-type]
+    browser.client.set_cookie(COOKIE, token_of(node, ADMIN))
+    for path in ("/console/users", "/console/password", "/console/users/remove?name=a", "/"):
+        page = browser.client.get(f"/nacos{path}", headers=CHINESE)
+        assert (page.status_code, english_in(page.text)) == (200, [])
+
+
+def test_a_node_without_an_administrator_asks_for_one_in_chinese() -> None:
+    node = FakeNode(settings=make_settings(**AUTH_ON))
+    browser = Browser(create_app(node).test_client())  # type: ignore[arg-type]
+    page = browser.client.get("/nacos/console/login", headers=CHINESE)
+    assert "创建首个管理员" in page.text
+    assert english_in(page.text) == []
+
+
+@pytest.mark.parametrize("reason", _REASONS)
+def test_the_reasons_of_a_node_that_is_not_ready_are_those_of_the_membership(reason: str) -> None:
+    source = inspect.getsource(sys.modules[Membership.__module__])
+    assert f'"{reason}"' in source
