@@ -268,3 +268,8 @@ contentful_ms
 member_ms
 # PEP 517 names this parameter of a build backend.
 metadata_directory
+
+# Jinja calls these of an extension, by the names and parameters of its base class.
+filter_stream
+_make_node
+num_called_num

@@ -8,6 +8,7 @@ from sphinx.application import Sphinx
 from app.config.version import __version__
 
 FOLDER = Path(__file__).parent
+CHINESE = "zh/"
 
 project = "Rollcall"
 author = "the Rollcall developers"
@@ -34,6 +35,7 @@ pygments_dark_style = "native"
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", add_unnamed_pages)
+    app.connect("source-read", add_other_language)
 
 
 def add_unnamed_pages(_app: Sphinx, name: str, source: list[str]) -> None:
@@ -43,3 +45,14 @@ def add_unnamed_pages(_app: Sphinx, name: str, source: list[str]) -> None:
     named = set(re.findall(r"^[\w/-]+$", source[0], re.MULTILINE))
     unnamed = sorted(page.stem for page in FOLDER.glob("*.md") if page.stem not in named | {"index"})
     source[0] = source[0].replace("% every page that is not named here", "\n".join(unnamed))
+
+
+def add_other_language(_app: Sphinx, name: str, source: list[str]) -> None:
+    """Put a link below the title of a page that is there in English and in Chinese."""
+    is_chinese = name.startswith(CHINESE)
+    other = name.removeprefix(CHINESE) if is_chinese else f"{CHINESE}{name}"
+    if not (FOLDER / f"{other}.md").exists():
+        return
+    link = f"[English](../{other}.md)" if is_chinese else f"[简体中文]({other}.md)"
+    title, _, rest = source[0].partition("\n")
+    source[0] = f"{title}\n\n{link}\n{rest}"

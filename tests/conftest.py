@@ -21,6 +21,8 @@ settings.load_profile("untimed")
 
 THREAD_END_S = 60.0
 """For threads that were told to end as the test's last act and are on their way."""
+# What a developer's shell speaks, the commands of tests do not.
+os.environ["ROLLCALL_LANGUAGE"] = "en"
 COUNTS_FILE = "ROLLCALL_TEST_COUNTS"
 """The variable that names the file to which a run appends its counts: passed, failed, skipped and run again."""
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from app.languages.language_tags import LANGUAGE_VARIABLE
+
 SERVER_VARIABLE = "ROLLCALL_SERVER"
 NAMESPACE_VARIABLE = "ROLLCALL_NAMESPACE"
 USER_VARIABLE = "ROLLCALL_USER"
@@ -63,7 +65,8 @@ class ClientConfigError(Exception):
 
 def is_no_setting(variable: str) -> bool:
     """Return whether an environment variable is no setting of a node, though its name begins like one."""
-    return variable in CLIENT_VARIABLES or bool(_SERVICE_LINK.fullmatch(variable))
+    is_of_commands = variable in CLIENT_VARIABLES or variable == LANGUAGE_VARIABLE
+    return is_of_commands or bool(_SERVICE_LINK.fullmatch(variable))
 
 
 @dataclass(frozen=True, slots=True)

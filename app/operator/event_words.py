@@ -3,12 +3,15 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from app.languages.catalogues import ENGLISH_TEXTS, N_, Texts
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, DEFAULT_NAMESPACE, INT_MAX
 
 NAMED_MAX = 3
 """The most instances, or other names, that a sentence has."""
 VALUE_CHARS_MAX = 60
+FIELDS = frozenset((N_("enabled"), N_("ephemeral"), N_("health"), N_("healthy"), N_("metadata"), N_("weight")))
+"""The attributes of instances that have a word in other languages."""
 _UNKNOWN = ":unknown:"
 
 
@@ -92,89 +95,127 @@ def _is_number(text: str) -> bool:
 # --- sentences ---------------------------------------------------------------------------------------
 
 _OF_INSTANCES = {
-    "register": "registered",
-    "update": "changed",
-    "create": "registered",
-    "remove": "deregistered",
-    "beat": "registered by a beat",
-    "expire": "removed, because no beat arrived",
-    "unhealthy": "became unhealthy, because no beat arrived",
-    "ill": "set unhealthy by a call",
-    "healthy": "became healthy",
-    "leave": "removed, because the connection of its client ended",
+    "register": N_("%(names)s registered"),
+    "update": N_("%(names)s changed%(changes)s"),
+    "create": N_("%(names)s registered"),
+    "remove": N_("%(names)s deregistered"),
+    "beat": N_("%(names)s registered by a beat"),
+    "expire": N_("%(names)s removed, because no beat arrived"),
+    "unhealthy": N_("%(names)s became unhealthy, because no beat arrived"),
+    "ill": N_("%(names)s set unhealthy by a call"),
+    "healthy": N_("%(names)s became healthy"),
+    "sick": N_("%(names)s became unhealthy"),
+    "leave": N_("%(names)s removed, because the connection of its client ended"),
 }
-_VERBS = {"create": "created", "update": "changed", "remove": "removed"}
+_OF_SERVICES = {
+    "create": N_("service created"),
+    "update": N_("service changed%(changes)s"),
+    "remove": N_("service removed"),
+}
+_OF_MEMBERS = {
+    "add": N_("%(member)s joined the member list"),
+    "remove": N_("%(member)s left the member list"),
+    "state": N_("sees %(member)s %(after)s, before %(before)s"),
+    "refused": N_("refused the call %(member)s of a member%(why)s"),
+}
+_OF_OTHERS = {
+    "create": N_("%(kind)s %(key)s created"),
+    "update": N_("%(kind)s %(key)s changed%(changes)s"),
+    "remove": N_("%(kind)s %(key)s removed"),
+}
+_KINDS = {"namespace": N_("namespace"), "switches": N_("switches"), "user": N_("user"), "role": N_("role")}
 _ACCESSES = {
-    "login.done": "logged in",
-    "login.refused": "could not log in: unknown user or wrong password",
-    "logout": "logged out",
+    "login.done": N_("logged in"),
+    "login.refused": N_("could not log in: unknown user or wrong password"),
+    "logout": N_("logged out"),
 }
 
 
-def sentence(what: str, key: str, place: EventPlace, before: object, after: object, *, by_node: bool = True) -> str:
+def sentence(
+    what: str,
+    key: str,
+    place: EventPlace,
+    before: object,
+    after: object,
+    *,
+    by_node: bool = True,
+    texts: Texts = ENGLISH_TEXTS,
+) -> str:
     """Return an event in words, without the name of its service and of its author.
 
     ``by_node``: the member did it by itself.
     """
     kind, _, verb = what.partition(".")
+    gettext = texts.gettext
+    changes = _changes(before, after, texts) if verb == "update" else ""
     match kind:
         case "instance":
-            if verb == "unhealthy" and not by_node:
-                verb = "ill"
-            return _instances(verb, place.instances, before, after)
+            return _instances(texts, "ill" if verb == "unhealthy" and not by_node else verb, place, before, after)
         case "override":
-            return f"{_names(place.instances)} {_of_override(verb, before, after)}"
-        case "service":
-            return f"service {_VERBS.get(verb, verb)}{_changes(before, after) if verb == 'update' else ''}"
+            return _of_override(texts, verb, _names(place.instances, texts), before, after)
+        case "service" if verb in _OF_SERVICES:
+            return gettext(_OF_SERVICES[verb], changes=changes)
         case "client":
-            return f"client {key} is gone: its connection ended"
-        case "member":
-            return _member(verb, key, before, after)
+            return gettext("client %(client)s is gone: its connection ended", client=key)
+        case "member" if verb in _OF_MEMBERS:
+            return gettext(_OF_MEMBERS[verb], member=key, before=before, after=after, why=_why(after))
+        case "node" if verb == "start":
+            return gettext("%(member)s started, release %(release)s", member=key, release=after)
         case "node":
-            return f"{key} {f'started, release {after}' if verb == 'start' else 'stopped'}"
+            return gettext("%(member)s stopped", member=key)
         case "ownership":
-            return f"took over {key}"
+            return gettext("took over %(keys)s", keys=key)
         case "operation":
-            return f"called {key}"
+            return gettext("called %(call)s", call=key)
         case "lost":
-            return "events were lost: too many came at once, or the disk did not accept them"
+            return gettext("events were lost: too many came at once, or the disk did not accept them")
         case "login" | "logout" | "access":
-            return _access(what, key, after)
+            return _access(texts, what, key, after)
+        case _ if verb in _OF_OTHERS:
+            return gettext(_OF_OTHERS[verb], kind=gettext(_KINDS.get(kind, kind)), key=key, changes=changes)
         case _:
-            return f"{kind} {key} {_VERBS.get(verb, verb)}{_changes(before, after) if verb == 'update' else ''}"
+            return f"{kind} {key} {verb}"
 
 
-def _instances(verb: str, instances: tuple[Address, ...], before: object, after: object) -> str:
+def _instances(texts: Texts, verb: str, place: EventPlace, before: object, after: object) -> str:
     """Return what became of instances. A change of health alone is told as that."""
-    said = _OF_INSTANCES.get(verb, verb)
+    names, changes = _names(place.instances, texts), ""
     if verb == "update" and isinstance(before, Mapping) and isinstance(after, Mapping):
         if list(after) == ["healthy"] and isinstance(after["healthy"], bool):
-            said = "became healthy" if after["healthy"] else "became unhealthy"
+            verb = "healthy" if after["healthy"] else "sick"
         else:
-            said += _changes(before, after)
-    return f"{_names(instances)} {said}"
+            changes = _changes(before, after, texts)
+    if verb not in _OF_INSTANCES:
+        return f"{names} {verb}"
+    return texts.gettext(_OF_INSTANCES[verb], names=names, changes=changes)
 
 
-def _names(instances: tuple[Address, ...]) -> str:
+def _names(instances: tuple[Address, ...], texts: Texts) -> str:
     if not instances:
-        return "instances"
+        return texts.gettext("instances")
     names = ", ".join(one.text for one in instances[:NAMED_MAX])
-    return names if len(instances) <= NAMED_MAX else f"{names} and {len(instances) - NAMED_MAX} more"
+    if len(instances) <= NAMED_MAX:
+        return names
+    return texts.gettext("%(names)s and %(count)s more", names=names, count=len(instances) - NAMED_MAX)
 
 
-def _of_override(verb: str, before: object, after: object) -> str:
+def _of_override(texts: Texts, verb: str, names: str, before: object, after: object) -> str:
     """Return an operator's change of an instance in words."""
     old = before if isinstance(before, Mapping) else {}
     new = after if isinstance(after, Mapping) else {}
     if verb == "remove":
-        return "has the values of its client again"
+        return texts.gettext("%(names)s has the values of its client again", names=names)
     if isinstance(new.get("enabled"), bool) and old.get("enabled") is not new["enabled"]:
         rest = {name: value for name, value in new.items() if name != "enabled" and value is not None}
-        return f"{'put back into' if new['enabled'] else 'taken out of'} service{_changes(old, rest) if rest else ''}"
-    return f"changed by an operator{_changes(old, new)}"
+        changes = _changes(old, rest, texts) if rest else ""
+        if new["enabled"]:
+            return texts.gettext("%(names)s put back into service%(changes)s", names=names, changes=changes)
+        return texts.gettext("%(names)s taken out of service%(changes)s", names=names, changes=changes)
+    changes = _changes(old, new, texts)
+    return texts.gettext("%(names)s changed by an operator%(changes)s", names=names, changes=changes)
 
 
-def _changes(before: object, after: object) -> str:
+def _changes(before: object, after: object, texts: Texts) -> str:
     """Return the changed fields, ``: weight 1 to 2``; the empty text without any."""
     if not isinstance(after, Mapping):
         return ""
@@ -182,39 +223,31 @@ def _changes(before: object, after: object) -> str:
     told = []
     for name, value in list(after.items())[:NAMED_MAX]:
         if value is not None and old.get(name) != value:
-            was = f"{_short(old[name])} to " if old.get(name) is not None else ""
-            told.append(f"{name} {was}{_short(value)}")
-    return f": {', '.join(told)}" if told else ""
+            field, now = texts.gettext(name) if name in FIELDS else name, _short(value, texts)
+            if old.get(name) is None:
+                told.append(f"{field} {now}")
+            else:
+                was = _short(old[name], texts)
+                told.append(texts.gettext("%(field)s %(before)s to %(after)s", field=field, before=was, after=now))
+    return f"{texts.gettext(': ')}{', '.join(told)}" if told else ""
 
 
-def _short(value: object) -> str:
+def _short(value: object, texts: Texts) -> str:
     if isinstance(value, bool):
-        return "yes" if value else "no"
+        return texts.gettext("yes") if value else texts.gettext("no")
     if isinstance(value, Mapping):
-        text = " ".join(f"{name}={one}" for name, one in list(value.items())[:NAMED_MAX]) or "none"
+        text = " ".join(f"{name}={one}" for name, one in list(value.items())[:NAMED_MAX]) or texts.gettext("none")
     else:
         text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= VALUE_CHARS_MAX else f"{text[: VALUE_CHARS_MAX - 1]}…"
 
 
-def _member(verb: str, address: str, before: object, after: object) -> str:
-    match verb:
-        case "add":
-            return f"{address} joined the member list"
-        case "remove":
-            return f"{address} left the member list"
-        case "state":
-            return f"sees {address} {after}, before {before}"
-        case "refused":
-            return f"refused a member's call {address}{_why(after)}"
-        case _:
-            return f"{address} {verb}"
-
-
-def _access(what: str, key: str, after: object) -> str:
+def _access(texts: Texts, what: str, key: str, after: object) -> str:
     if isinstance(after, Mapping) and isinstance(count := after.get("repeated"), int):
-        return f"{count} more of the kind {what}"
-    return _ACCESSES.get(what) or f"was refused {key}{_why(after)}"
+        return texts.gettext("%(count)s more of the kind %(kind)s", count=count, kind=what)
+    if what in _ACCESSES:
+        return texts.gettext(_ACCESSES[what])
+    return texts.gettext("was refused %(call)s%(why)s", call=key, why=_why(after))
 
 
 def _why(after: object) -> str:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from app.operator.instance_places import InstancePlace
+from app.languages.catalogues import ENGLISH_TEXTS, N_, Texts
 
 Facts = Mapping[str, Any]
 Told = Mapping[str, Facts]
@@ -13,24 +13,33 @@ BEAT_NEAR_MS = 2_000
 """Beats at two members that are no further apart are one beat, which was forwarded."""
 
 
-def compare(told: Told, silent: Iterable[str]) -> tuple[list[str], list[str]]:
+def compare(told: Told, silent: Iterable[str], texts: Texts = ENGLISH_TEXTS) -> tuple[list[str], list[str]]:
     """Return the verdict, and the differences, as sentences. ``silent``: the members that did not answer."""
     absent = sorted(silent)
-    verdict = [*_owners(told), *_listed(told), *_published(told), *_persistent(told), *_foreign(told)]
+    verdict = [
+        *_owners(texts, told),
+        *_listed(texts, told),
+        *_published(texts, told),
+        *_persistent(texts, told),
+        *_foreign(texts, told),
+    ]
     if not any(_has_any(one) for one in told.values()):
-        verdict.extend(_gone(told))
-    verdict.extend(_override(told))
-    verdict.extend(_shown(told))
-    verdict.extend(_subscribers(told))
+        verdict.extend(_gone(texts, told))
+    verdict.extend(_override(texts, told))
+    verdict.extend(_shown(texts, told))
+    verdict.extend(_subscribers(texts, told))
     if absent:
-        verdict.append(f"No answer from {', '.join(absent)}: this report leaves out what is known there.")
-    return verdict, _differences(told)
+        text = N_("No answer from %(members)s: this report does not include what these members know.")
+        verdict.append(texts.gettext(text, members=", ".join(absent)))
+    return verdict, _differences(texts, told)
 
 
-def elsewhere_words(places: Iterable[InstancePlace]) -> list[str]:
-    """Return the sentence that names further places of the same address, if there are any."""
-    named = [f"{one.service} (cluster {one.cluster})" for one in places]
-    return [f"The same address is also registered in {', '.join(named)}."] if named else []
+def elsewhere_words(places: Iterable[tuple[str, str]], texts: Texts = ENGLISH_TEXTS) -> list[str]:
+    """Return the sentence that names further places of the same address, services and clusters, if there are any."""
+    text = N_("%(service)s (cluster %(cluster)s)")
+    named = [texts.gettext(text, service=service, cluster=cluster) for service, cluster in places]
+    text = N_("The same address is also registered in %(places)s.")
+    return [texts.gettext(text, places=", ".join(named))] if named else []
 
 
 def _has_any(one: Facts) -> bool:
@@ -42,54 +51,79 @@ def _by(told: Told, name: str) -> dict[str, Any]:
     return {address: one[name] for address, one in told.items() if one[name]}
 
 
-def _owners(told: Told) -> list[str]:
+def _owners(texts: Texts, told: Told) -> list[str]:
     owners = {one["responsible"]["member"] for one in told.values()}
     if len(owners) != 1:
         return []
     [owner] = owners
     why = next(iter(told.values()))["responsible"]
     if why["hash"] is None:
-        return [f"{owner} is responsible for the service: it is the only member."]
-    count = len(why["candidates"])
-    is_there = "" if owner in told else ", which did not answer"
-    how = f"hash {why['hash']} modulo {count} members is {why['index']}"
-    return [f"{owner}{is_there} is responsible for the service: {how}."]
+        return [texts.gettext("%(owner)s is responsible for the service: it is the only member.", owner=owner)]
+    values = {"owner": owner, "hash": why["hash"], "count": len(why["candidates"]), "index": why["index"]}
+    if owner in told:
+        text = N_("%(owner)s is responsible for the service: hash %(hash)s modulo %(count)s members is %(index)s.")
+    else:
+        text = N_(
+            "%(owner)s, which did not answer, is responsible for the service: hash %(hash)s modulo %(count)s members "
+            "is %(index)s."
+        )
+    return [texts.gettext(text, **values)]
 
 
-def _listed(told: Told) -> list[str]:
+def _listed(texts: Texts, told: Told) -> list[str]:
     listed = _by(told, "listed")
     if not listed:
         return []
     source = _best(told, listed)
     one = listed[source]
-    said = [
-        f"An ephemeral instance kept by beats, held by {_names(listed)}; it is "
-        f"{'healthy' if one['healthy'] else 'UNHEALTHY'} at {source}."
-    ]
-    if one["unhealthyBecause"]:
-        said.append(f"Unhealthy because: {one['unhealthyBecause']}.")
+    if one["healthy"]:
+        text = N_("An ephemeral instance kept by beats, held by %(members)s; it is healthy at %(owner)s.")
+    else:
+        text = N_("An ephemeral instance kept by beats, held by %(members)s; it is UNHEALTHY at %(owner)s.")
+    said = [texts.gettext(text, members=_names(listed), owner=source), *_reason(texts, one)]
+    return said + _beats(texts, told, listed, source)
+
+
+def _reason(texts: Texts, one: Facts) -> list[str]:
+    """Return why an instance is unhealthy; empty if it is healthy."""
+    why = one["unhealthyBecause"]
+    return [texts.gettext("Unhealthy because: %(why)s.", why=texts.gettext(why))] if why else []
+
+
+def _beats(texts: Texts, told: Told, listed: Mapping[str, Any], source: str) -> list[str]:
+    """Return when and where the last beats came, who checks them, and who still shows an instance that vanished."""
+    said = []
+    one = listed[source]
     age_ms = min(each["beatAgeMs"] for each in listed.values())
     if source in listed and listed[source]["beatAgeMs"] > age_ms + BEAT_NEAR_MS:
         at = min(listed, key=lambda address: listed[address]["beatAgeMs"])
-        said.append(
-            f"Its last beat is {_span(age_ms)} old at {at}, and {_span(listed[source]['beatAgeMs'])} old at {source}: "
-            "beats arrive there, and are not forwarded."
+        text = N_(
+            "Its last beat is %(age)s old at %(member)s, and %(owner_age)s old at %(owner)s: beats arrive at "
+            "%(member)s, and are not forwarded."
         )
+        owner_age = _span(texts, listed[source]["beatAgeMs"])
+        said.append(texts.gettext(text, age=_span(texts, age_ms), member=at, owner_age=owner_age, owner=source))
     elif len(listed) > 1:
         # Among the others only the member that gets the beats has a recent one: a copy keeps the beat it arrived with.
         others = sorted(listed.keys() - {source})
         near = [each for each in others if listed[each]["beatAgeMs"] <= age_ms + BEAT_NEAR_MS]
-        way = ", received through " + near[0] if len(near) == 1 and len(others) > 1 else ""
-        said.append(f"Its last beat at {source} is {_span(one['beatAgeMs'])} old{way}.")
+        values = {"owner": source, "age": _span(texts, one["beatAgeMs"])}
+        if len(near) == 1 and len(others) > 1:
+            text = N_("Its last beat at %(owner)s is %(age)s old, received through %(member)s.")
+            said.append(texts.gettext(text, member=near[0], **values))
+        else:
+            said.append(texts.gettext("Its last beat at %(owner)s is %(age)s old.", **values))
     else:
-        said.append(f"Its last beat is {_span(one['beatAgeMs'])} old.")
+        said.append(texts.gettext("Its last beat is %(age)s old.", age=_span(texts, one["beatAgeMs"])))
     if not one["checkedHere"] and source in told:
-        said.append(
-            f"{source} does not check its beats now: another member writes the list, or this member's view is not "
+        text = N_(
+            "%(owner)s does not check its beats now: another member writes the list, or this member's view is not "
             "steady yet."
         )
+        said.append(texts.gettext(text, owner=source))
     for address, held in _by(told, "heldBack").items():
-        said.append(f"{address} still shows it, for {_span(held['leftMs'])}: it vanished without being deregistered.")
+        text = N_("%(member)s still shows it, for %(age)s: it vanished without being deregistered.")
+        said.append(texts.gettext(text, member=address, age=_span(texts, held["leftMs"])))
     return said
 
 
@@ -102,7 +136,7 @@ def _best(told: Told, listed: Mapping[str, Any]) -> str:
     return min(listed)
 
 
-def _published(told: Told) -> list[str]:
+def _published(texts: Texts, told: Told) -> list[str]:
     clients: dict[str, dict[str, Any]] = {}
     for one in told.values():
         for each in one["published"]:
@@ -111,161 +145,206 @@ def _published(told: Told) -> list[str]:
                 known.update(each)
     said = []
     for name, each in clients.items():
-        where = each["member"] or "an unknown member"
+        where = each["member"] or texts.gettext("an unknown member")
         if each["connectedHere"]:
-            said.append(
-                f"Published by the gRPC client {name}, connected to {where}: it stays registered as long as that "
-                "connection."
+            text = N_(
+                "Published by the gRPC client %(client)s, connected to %(member)s: it stays registered as long as "
+                "that connection."
             )
-            if each.get("healthy") is False:
-                said.append("Unhealthy because: its client published it as unhealthy. No beats or checks change that.")
         elif each["connectionGone"]:
-            said.append(f"Its client {name} lost the connection, and is expected to publish at another member.")
+            text = N_("Its client %(client)s lost the connection, and is expected to publish at another member.")
         elif where in told:
-            said.append(
-                f"Copied from the gRPC client {name} of {where}, where it is no longer connected: the copies will be "
-                "removed."
+            text = N_(
+                "Copied from the gRPC client %(client)s of %(member)s, where it is no longer connected: the copies "
+                "will be removed."
             )
         else:
-            said.append(f"Copied from the gRPC client {name} of {where}, which did not answer.")
+            text = N_("Copied from the gRPC client %(client)s of %(member)s, which did not answer.")
+        said.append(texts.gettext(text, client=name, member=where))
+        if each["connectedHere"] and each.get("healthy") is False:
+            text = N_("Unhealthy because: its client published it as unhealthy. No beats or checks change that.")
+            said.append(texts.gettext(text))
     return said
 
 
-def _persistent(told: Told) -> list[str]:
+def _persistent(texts: Texts, told: Told) -> list[str]:
     held = _by(told, "persistent")
     if not held:
         return []
     owners = sorted({str(one["responsible"]["member"]) for one in held.values()})
     owner = owners[0] if owners[0] in held else min(held)
     one = held[owner]
-    health = "healthy" if one["healthy"] else "UNHEALTHY"
-    said = [f"A persistent instance, held by {_names(held)}; {', '.join(owners)} checks it, and it is {health}."]
-    if one["unhealthyBecause"]:
-        said.append(f"Unhealthy because: {one['unhealthyBecause']}.")
-    return said
+    if one["healthy"]:
+        text = N_("A persistent instance, held by %(members)s; %(owner)s checks it, and it is healthy.")
+    else:
+        text = N_("A persistent instance, held by %(members)s; %(owner)s checks it, and it is UNHEALTHY.")
+    return [texts.gettext(text, members=_names(held), owner=", ".join(owners)), *_reason(texts, one)]
 
 
-def _foreign(told: Told) -> list[str]:
+def _foreign(texts: Texts, told: Told) -> list[str]:
     """Return the links that brought the instance from other clusters."""
     said = []
     links = {each["link"]: each for one in told.values() for each in one.get("foreign", ())}
     for name, one in sorted(links.items()):
         links_at = {address: {each["link"] for each in facts.get("foreign", ())} for address, facts in told.items()}
         at = _names(address for address, names in links_at.items() if name in names)
-        health = "healthy" if one["healthy"] else "UNHEALTHY"
-        said.append(
-            f"Registered in the cluster {one['origin']}, and brought by the link {name} to {at}; it is {health} there, "
-            f"as {one['statedBy']} says."
-        )
+        values = {"cluster": one["origin"], "link": name, "members": at, "source": one["statedBy"]}
+        if one["healthy"]:
+            text = N_(
+                "Registered in the cluster %(cluster)s, and brought by the link %(link)s to %(members)s; it is healthy "
+                "there, as %(source)s says."
+            )
+        else:
+            text = N_(
+                "Registered in the cluster %(cluster)s, and brought by the link %(link)s to %(members)s; it is "
+                "UNHEALTHY there, as %(source)s says."
+            )
+        said.append(texts.gettext(text, **values))
         if one["stale"]:
-            said.append(f"The link {name} has not answered for {_span(one['silentMs'])}: this is its last known state.")
+            text = N_("The link %(link)s has not answered for %(age)s: this is its last known state.")
+            said.append(texts.gettext(text, link=name, age=_span(texts, one["silentMs"])))
         elif one["kept"]:
-            said.append(f"The cluster {one['origin']} does not have it at the moment, and did not report a removal.")
+            text = N_("The cluster %(cluster)s does not have it at the moment, and did not report a removal.")
+            said.append(texts.gettext(text, cluster=one["origin"]))
     return said
 
 
-def _override(told: Told) -> list[str]:
+def _override(texts: Texts, told: Told) -> list[str]:
     """Return what an operator changed, and until when that holds."""
     held = {address: one["override"] for address, one in told.items() if one.get("override")}
     if not held:
         return []
     newest = max(held.values(), key=lambda one: (one["atMs"], one["version"]))
-    changed = [f"{name} {newest[name]:g}" for name in ("weight",) if newest[name] is not None]
+    changed = []
+    if newest["weight"] is not None:
+        weight = f"{newest['weight']:g}"
+        changed.append(texts.gettext("weight %(weight)s", weight=weight))
     if newest["enabled"] is not None:
-        changed.append("enabled" if newest["enabled"] else "disabled")
+        changed.append(texts.gettext("enabled") if newest["enabled"] else texts.gettext("disabled"))
     if newest["metadata"]:
-        changed.append(f"metadata {', '.join(sorted(newest['metadata']))}")
-    is_held = any(_has_any(one) for one in told.values())
-    effect = (
-        "clients see these values in place of the registered ones, until the instance has been gone for a minute"
-        if is_held
-        else "the change is dropped unless the instance comes back soon"
-    )
-    return [f"An operator changed it ({', '.join(changed)}), at {newest['by'] or 'a member'}: {effect}."]
+        changed.append(texts.gettext("metadata %(keys)s", keys=", ".join(sorted(newest["metadata"]))))
+    if any(_has_any(one) for one in told.values()):
+        text = N_(
+            "An operator changed it (%(changes)s), at %(member)s: clients see these values in place of the registered "
+            "ones, until the instance has been gone for a minute."
+        )
+    else:
+        text = N_(
+            "An operator changed it (%(changes)s), at %(member)s: the change is dropped unless the instance comes back "
+            "soon."
+        )
+    return [texts.gettext(text, changes=", ".join(changed), member=newest["by"] or texts.gettext("a member"))]
 
 
-def _gone(told: Told) -> list[str]:
+def _gone(texts: Texts, told: Told) -> list[str]:
     """Return the reasons why no member has it."""
     said = []
     for address, one in sorted(told.items()):
         for each in one["history"][-1:]:
-            said.append(f"{_span(each['ageMs'])} ago at {address}: {each['what']}.")
+            what = texts.gettext(each["what"])
+            text = N_("%(age)s ago at %(member)s: %(event)s.")
+            said.append(texts.gettext(text, age=_span(texts, each["ageMs"]), member=address, event=what))
     removed = _by(told, "removed")
     if removed:
         newest = min(removed.values(), key=lambda one: one["ageMs"])
         # A tombstone of an expiry counts from the last beat, one of a deregistration from the call.
-        said.append(
-            f"No member has it. {newest['by'] or 'A member'} removed it (version {newest['version']}); it was last "
-            f"known to be alive {_span(newest['ageMs'])} ago. The removal is recorded at {_names(removed)}."
+        text = N_(
+            "No member has it. %(member)s removed it (version %(version)s); it was last known to be alive %(age)s ago. "
+            "The removal is recorded at %(members)s."
         )
+        values = {"version": newest["version"], "age": _span(texts, newest["ageMs"]), "members": _names(removed)}
+        said.append(texts.gettext(text, member=newest["by"] or texts.gettext("A member"), **values))
     persistent = _by(told, "persistentRemoved")
     if persistent:
         newest = max(persistent.values(), key=lambda one: one["atMs"])
-        said.append(f"A persistent instance of this address was removed, by a call taken at {newest['by']}.")
+        text = N_("A persistent instance of this address was removed, by a call taken at %(member)s.")
+        said.append(texts.gettext(text, member=newest["by"]))
     if not said:
         known = any(one["serviceKnown"] for one in told.values())
-        unknown = "instance, only its service" if known else "instance or its service"
-        said.append(f"No member knows this {unknown}: it was never registered, or its removal has been forgotten.")
+        if known:
+            text = N_(
+                "No member knows this instance, only its service: it was never registered, or its removal has been "
+                "forgotten."
+            )
+        else:
+            text = N_(
+                "No member knows this instance or its service: it was never registered, or its removal has been "
+                "forgotten."
+            )
+        said.append(texts.gettext(text))
     return said
 
 
-def _shown(told: Told) -> list[str]:
+def _shown(texts: Texts, told: Told) -> list[str]:
     shown = _by(told, "shown")
     said = []
     hidden = [address for address, one in shown.items() if not one["inLists"]]
     if hidden:
-        said.append(f"It is disabled at {_names(hidden)}: clients do not see it.")
+        said.append(texts.gettext("It is disabled at %(members)s: clients do not see it.", members=_names(hidden)))
     rewritten = [address for address, one in shown.items() if one["rewritten"]]
     if rewritten:
         one = shown[rewritten[0]]
         if one["healthyInService"]:
-            why = (
-                f"{one['healthyInService']} of {one['instancesInService']} are healthy, and the protect threshold is "
-                f"{one['protectThreshold']:g}"
+            text = N_(
+                "Clients still see it as healthy: %(healthy)s of %(count)s are healthy, and the protect threshold is "
+                "%(threshold)s."
             )
+            values = {"healthy": one["healthyInService"], "count": one["instancesInService"]}
+            threshold = f"{one['protectThreshold']:g}"
+            said.append(texts.gettext(text, threshold=threshold, **values))
         else:
-            why = "no instance of the service is healthy, and lists then show all of them as healthy"
-        said.append(f"Clients still see it as healthy: {why}.")
+            text = N_(
+                "Clients still see it as healthy: no instance of the service is healthy, and lists then show all of "
+                "them as healthy."
+            )
+            said.append(texts.gettext(text))
     return said
 
 
-def _subscribers(told: Told) -> list[str]:
+def _subscribers(texts: Texts, told: Told) -> list[str]:
     said = []
     for address, one in sorted(told.items()):
         behind = sum(way["behind"] for way in one["subscribers"].values())
         if behind:
             count = sum(way["count"] for way in one["subscribers"].values())
-            said.append(
-                f"{behind} of {count} subscribers at {address} have not acknowledged the service's last change."
+            text = N_(
+                "%(behind)s of %(count)s subscribers at %(member)s have not acknowledged the service's last change."
             )
+            said.append(texts.gettext(text, behind=behind, count=count, member=address))
         for each in one["pending"]:
-            said.append(f"{address} to {each['peer']}: {each['what']} {each['is']}.")
+            text = N_("%(member)s to %(peer)s: %(type)s %(state)s.")
+            values = {"peer": each["peer"], "type": each["what"], "state": each["is"]}
+            said.append(texts.gettext(text, member=address, **values))
     return said
 
 
-def _differences(told: Told) -> list[str]:
+def _differences(texts: Texts, told: Told) -> list[str]:
     """Return the differences between the members that answered."""
-    found = []
+    gettext = texts.gettext
     owners = {address: str(one["responsible"]["member"]) for address, one in told.items()}
-    found.extend(_unlike("who is responsible", owners))
-    for kind, label in (("listed", "instance list"), ("persistent", "record"), ("override", "operator's change")):
+    found = _unlike(gettext("who is responsible"), owners)
+    for kind, label in _KINDS.items():
         held = {address: one[kind] for address, one in told.items() if one.get(kind)}
         if held and len(held) < len(told):
-            found.append(f"the {label}: not at {_names(sorted(told.keys() - held.keys()))}, held by {_names(held)}")
+            text = N_("the %(kind)s: not at %(lacking)s, held by %(members)s")
+            lacking = _names(sorted(told.keys() - held.keys()))
+            found.append(gettext(text, kind=gettext(label), lacking=lacking, members=_names(held)))
         for name in ("version", "healthy", "enabled", "weight", "metadata"):
-            found.extend(
-                _unlike(f"{label}: {name}", {address: _value_text(one.get(name)) for address, one in held.items()})
-            )
+            what = gettext("%(kind)s: %(field)s", kind=gettext(label), field=name)
+            found.extend(_unlike(what, {address: _value_text(one.get(name)) for address, one in held.items()}))
     clients = {address: frozenset(each["client"] for each in one["published"]) for address, one in told.items()}
     if len(set(clients.values())) > 1:
-        found.append(
-            "publications: "
-            + "; ".join(f"{address} {len(names)} client(s)" for address, names in sorted(clients.items()))
-        )
+        text = N_("%(member)s %(count)s client(s)")
+        counts = [gettext(text, member=address, count=len(names)) for address, names in sorted(clients.items())]
+        found.append(gettext("publications: %(counts)s", counts="; ".join(counts)))
     removed, listed = _by(told, "removed"), _by(told, "listed")
     if removed and listed:
-        found.append(f"removed at {_names(removed)}, but present at {_names(listed)}")
+        text = N_("removed at %(removed)s, but present at %(members)s")
+        found.append(gettext(text, removed=_names(removed), members=_names(listed)))
     return found
+
+
+_KINDS = {"listed": N_("instance list"), "persistent": N_("record"), "override": N_("operator's change")}
 
 
 def _value_text(value: object) -> str:
@@ -283,10 +362,11 @@ def _names(addresses: Iterable[str]) -> str:
     return ", ".join(sorted(addresses))
 
 
-def _span(ms: int) -> str:
+def _span(texts: Texts, ms: int) -> str:
     """Return a duration in words: ``850 ms``, ``12.3 s``, ``7 min``."""
+    _days, _hours, minutes, seconds, milliseconds = texts.gettext("d h min s ms").split()
     if ms < 1_000:
-        return f"{ms} ms"
+        return f"{ms} {milliseconds}"
     if ms < 120_000:
-        return f"{ms / 1_000:.1f} s"
-    return f"{ms // 60_000} min"
+        return f"{ms / 1_000:.1f} {seconds}"
+    return f"{ms // 60_000} {minutes}"

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from app.languages.catalogues import ENGLISH, LANGUAGES
 from scripts.support.arguments import names_of
 from tests.support.damage import LONG, plant
 from tests.support.processes import FAST, VERIFY_WITHOUT_SAMPLES, ClusterProcesses, Member, eventually
@@ -251,15 +252,16 @@ def _says(member: Member, word: str) -> bool:
 class Camera:
     """Takes the pictures, and notes what is wrong by itself."""
 
-    def __init__(self, browser: Any, folder: Path) -> None:
+    def __init__(self, browser: Any, folder: Path, language: str) -> None:
         self._browser = browser
+        self._language = language
         self._folder = folder
         self.faults: list[str] = []
 
     def take(self, state: str, member: Member, paths: Mapping[str, str]) -> None:
         """Take each page at one member, in each kind of window."""
         for kind, options in KINDS.items():
-            context = self._browser.new_context(**options)
+            context = self._browser.new_context(**options, locale=self._language)
             page = context.new_page()
             page.set_default_timeout(TIMEOUT_MS)
             where = [""]
@@ -282,15 +284,16 @@ class Camera:
             self.faults.append(f"{where}: {said.text}")
 
 
-def take_all(folder: Path, states: Collection[str], wanted: Callable[[str], bool]) -> list[str]:
-    """Take the pictures of all pages that are ``wanted`` in these states; return the faults."""
+def take_all(folder: Path, states: Collection[str], wanted: Callable[[str], bool], language: str) -> list[str]:
+    """Take the pictures of all ``wanted`` pages in these states, in a language; return the faults."""
     from playwright.sync_api import sync_playwright  # only the tests install it
 
     browser_path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
     options = ["--disable-dev-shm-usage", *(["--no-sandbox"] if os.getuid() == 0 else [])]
     with tempfile.TemporaryDirectory(prefix="rollcall-screens-") as data, sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=browser_path, args=options)
-        camera, members = Camera(browser, folder), ClusterProcesses(Path(data), 3, FAST | VERIFY_WITHOUT_SAMPLES)
+        camera = Camera(browser, folder, language)
+        members = ClusterProcesses(Path(data), 3, FAST | VERIFY_WITHOUT_SAMPLES)
         try:
             members.start()
             of_states = States(members)
@@ -317,8 +320,14 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--states", type=names_of(STATES), default=list(STATES), help=f"of {','.join(STATES)} (all)")
     parser.add_argument("--pages", type=names_of(pages("", "")), default=None, help="names of pages (all)")
+    parser.add_argument("--language", default=ENGLISH, choices=LANGUAGES, help=f"of the browser ({ENGLISH})")
     options = parser.parse_args()
-    faults = take_all(options.folder, options.states, lambda name: not options.pages or name in options.pages)
+    faults = take_all(
+        options.folder,
+        options.states,
+        lambda name: not options.pages or name in options.pages,
+        options.language,
+    )
     print("\n".join(faults) or "no page is wider than its window, and no script failed")
     return 1 if faults else 0
 

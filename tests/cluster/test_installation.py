@@ -6,6 +6,7 @@ import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 
@@ -26,7 +27,9 @@ def test_archives_have_all_modules_and_data_and_the_wheel_has_one_import_name(ar
     source, wheel = archives
     tree = {str(path.relative_to(ROOT)) for top in ("app", "distro") for path in (ROOT / top).rglob("*.py")}
     templates = {str(path.relative_to(ROOT)) for path in (ROOT / "app").rglob("*.html")}
-    data = templates | {"app/tools/audit/check/log4j2.properties", "app/py.typed", "distro/py.typed"}
+    catalogues = {str(path.relative_to(ROOT)) for path in (ROOT / "app").rglob("*.po")}
+    assert len(catalogues) == 2
+    data = templates | catalogues | {"app/tools/audit/check/log4j2.properties", "app/py.typed", "distro/py.typed"}
     with zipfile.ZipFile(wheel) as archive:
         in_wheel = set(archive.namelist())
     installed = {f"{PACKAGE}/{name.removeprefix('app/')}" for name in tree | data}
@@ -57,6 +60,13 @@ def test_a_node_starts_in_an_empty_environment(installed: Path, tmp_path: Path) 
         assert client.register("installed", "10.0.0.1").body == OK
         assert client.register("installed", "10.0.0.2", ephemeral="false").body == OK
         assert len(client.hosts("installed")) == 2
+        asked = Request(f"http://127.0.0.1:{port}/nacos/", headers={"Accept-Language": "zh-CN"})
+        with urlopen(asked, timeout=60) as page:
+            assert "命名空间" in page.read().decode()
+        chinese = environ | {"ROLLCALL_LANGUAGE": "zh-CN"}
+        command = [installed / "rollcall", "instances", "installed", "--server", f"127.0.0.1:{port}"]
+        table = subprocess.run(command, cwd=tmp_path, env=chinese, capture_output=True, text=True, check=True).stdout
+        assert table.startswith("实例")
         node.terminate()
         assert node.wait(60) == 0, (tmp_path / "log").read_text()
     finally:

@@ -11,32 +11,33 @@ from urllib.parse import quote
 from app.http.api.call import Call, Reply
 
 COOKIE = "rollcall-console"
+LANGUAGE_COOKIE = "rollcall-language"
 LOGIN_PATH = "/console/login"
 NO_RIGHT_PATH = "/console/no-right"
 FORM_LABEL = b"rollcall console form 1"
 COOKIE_CHARS_MAX = 8_192
 
 
-def token_in_cookie(call: Call) -> str:
-    """The value of the console's cookie; empty for a call without it."""
+def token_in_cookie(call: Call, cookie: str = COOKIE) -> str:
+    """The value of the console's cookie, or of another one; empty for a call without it."""
     text = call.header("cookie") or ""
-    if COOKIE not in text or len(text) > COOKIE_CHARS_MAX:
+    if cookie not in text or len(text) > COOKIE_CHARS_MAX:
         return ""
     for part in text.split(";"):
         name, _, value = part.strip().partition("=")
-        if name == COOKIE:
+        if name == cookie:
             return value.strip('"')
     return ""
 
 
-def set_cookie(call: Call, value: str, age_s: int, *, is_tls: bool) -> str:
-    """The header line that sets the cookie, for as long; 0 takes it away."""
+def set_cookie(call: Call, value: str, age_s: int, *, is_tls: bool, cookie: str = COOKIE) -> str:
+    """The header line that sets the console's cookie, or another one, for as long; 0 takes it away."""
     jar: SimpleCookie = SimpleCookie()
     try:
-        jar[COOKIE] = value
+        jar[cookie] = value
     except CookieError:
         raise AssertionError("the token contains a character that is not allowed in a cookie") from None
-    one = jar[COOKIE]
+    one = jar[cookie]
     one["path"], one["max-age"] = f"{call.context_path}/", age_s
     one["httponly"], one["samesite"], one["secure"] = True, "Strict", is_tls
     return one.OutputString()
@@ -57,10 +58,14 @@ def is_form_token(cookie: str, given: str) -> bool:
 
 def log_in_first(call: Call) -> Reply:
     """Return a redirect to the login page, which leads back to the page that a GET asked for."""
-    here = call.raw_path or call.context_path + call.path
-    query = f"?{call.raw_query.decode('latin-1')}" if call.raw_query else ""
-    back = f"?next={quote(here + query, safe='')}" if call.method == "GET" else ""
+    back = f"?next={quote(address_of(call), safe='')}" if call.method == "GET" else ""
     return Reply(303, b"", None, {"Location": f"{call.context_path}{LOGIN_PATH}{back}", "Cache-Control": "no-store"})
+
+
+def address_of(call: Call) -> str:
+    """Return the path and query that a call asked for."""
+    here = call.raw_path or call.context_path + call.path
+    return here + (f"?{call.raw_query.decode('latin-1')}" if call.raw_query else "")
 
 
 def is_page_wanted(call: Call) -> bool:

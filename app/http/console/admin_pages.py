@@ -5,29 +5,30 @@ import orjson
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, form_route, page_route
+from app.languages.catalogues import N_
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.operator.switch_effects import effect_of, warning_of
 
 NAMESPACES, SWITCHES = "/v1/console/namespaces", "/v1/ns/operator/switches"
 PURPOSES = {
-    "healthCheckEnabled": "Whether beats and active checks change the health of instances.",
-    "pushEnabled": "Whether changes are pushed to subscribers over UDP.",
-    "distroEnabled": "A switch of Nacos that Rollcall ignores.",
-    "lightBeatEnabled": "Whether clients may send short beats, without the instance's description.",
-    "defaultInstanceEphemeral": "The kind of an instance that is registered without one.",
-    "clientBeatInterval": "How often clients send a beat (ms).",
-    "defaultCacheMillis": "How often clients without pushes ask for a list again (ms).",
-    "defaultPushCacheMillis": "How often clients with pushes ask for a list again (ms).",
-    "checkTimes": "Active checks in a row that must agree before the health changes.",
-    "distroThreshold": "A switch of Nacos that Rollcall ignores.",
-    "overriddenServerStatus": "A status for all members in place of their own; null removes it.",
-    "limitedUrlMap": "Paths that get only a status as their answer, as JSON.",
-    "httpHealthParams": "How often HTTP checks run: least and most (ms), and the factor between.",
-    "tcpHealthParams": "How often TCP checks run: least and most (ms), and the factor between.",
-    "pushJavaVersion": "The least version of Java clients that get pushes.",
-    "pushGoVersion": "The least version of Go clients that get pushes.",
-    "pushCVersion": "The least version of C clients that get pushes.",
-    "pushPythonVersion": "The least version of Python clients that get pushes.",
+    "healthCheckEnabled": N_("Beats and active checks change the health of instances."),
+    "pushEnabled": N_("Changes are pushed to subscribers over UDP."),
+    "distroEnabled": N_("A switch of Nacos that Rollcall ignores."),
+    "lightBeatEnabled": N_("Clients may send short beats, without the description of the instance."),
+    "defaultInstanceEphemeral": N_("The kind of an instance that is registered without one."),
+    "clientBeatInterval": N_("How often clients send a beat (ms)."),
+    "defaultCacheMillis": N_("How often clients without pushes ask for a list again (ms)."),
+    "defaultPushCacheMillis": N_("How often clients with pushes ask for a list again (ms)."),
+    "checkTimes": N_("Active checks in a row that must agree before the health changes."),
+    "distroThreshold": N_("A switch of Nacos that Rollcall ignores."),
+    "overriddenServerStatus": N_("A status for all members in place of their own; null removes it."),
+    "limitedUrlMap": N_("Paths that get only a status as their answer, as JSON."),
+    "httpHealthParams": N_("How often HTTP checks run: least and most (ms), and the factor between."),
+    "tcpHealthParams": N_("How often TCP checks run: least and most (ms), and the factor between."),
+    "pushJavaVersion": N_("The least version of Java clients that get pushes."),
+    "pushGoVersion": N_("The least version of Go clients that get pushes."),
+    "pushCVersion": N_("The least version of C clients that get pushes."),
+    "pushPythonVersion": N_("The least version of Python clients that get pushes."),
 }
 """The effect of each switch, in a sentence."""
 EDITED = frozenset(PURPOSES) - {"distroEnabled", "distroThreshold"}
@@ -47,7 +48,7 @@ def _namespaces(page: ConsolePage, problem: str = "", status: int = 200) -> Repl
     edited = page.text("edit")
     return page.show(
         "namespaces.html",
-        "Namespaces",
+        page.gettext("Namespaces"),
         status=status,
         nav="namespaces",
         namespaces=[{**one, "counts": counts.get(one["namespace"] or DEFAULT_NAMESPACE, (0, 0))} for one in listed],
@@ -103,13 +104,15 @@ def ask_to_remove_namespace(page: ConsolePage) -> Reply:
     name = page.text("id")
     return page.show(
         "confirm.html",
-        "Remove a namespace?",
+        page.gettext("Remove a namespace?"),
         nav="namespaces",
-        question=f"Remove the namespace {name}?",
-        advice="Its services and instances stay, and clients go on using them; it is no longer listed here.",
+        question=page.gettext("Remove the namespace %(name)s?", name=name),
+        advice=page.gettext(
+            "Its services and instances stay, and clients go on using them; it is no longer listed here."
+        ),
         action=page.url("/console/namespaces/remove"),
         fields={"id": name},
-        word="Remove",
+        word=page.gettext("Remove"),
         back=page.url("/console/namespaces"),
     )
 
@@ -145,7 +148,7 @@ def _switches(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     ]
     return page.show(
         "switches.html",
-        "Switches",
+        page.gettext("Switches"),
         status=status,
         nav="switches",
         switches=sorted(entries, key=lambda one: (not one["is_edited"], one["name"].lower())),
@@ -158,12 +161,12 @@ def set_switch(page: ConsolePage) -> Reply:
     """Set one switch, on all members."""
     name, text = page.text("name"), page.text("value")
     if name not in EDITED:
-        raise ApiRefusal(400, f"The switch {name} cannot be set here.")
+        raise ApiRefusal(400, page.gettext("The switch %(name)s cannot be set here.", name=name))
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError:
         value = text
-    if (effect := effect_of(name, value)) and not page.text("sure"):
+    if (effect := effect_of(name, value, page.texts)) and not page.text("sure"):
         return _ask_about_switch(page, name, text, effect)
     try:
         page.api.send("PUT", SWITCHES, entry="batch", value=orjson.dumps({name: value}).decode())
@@ -178,12 +181,12 @@ def _ask_about_switch(page: ConsolePage, name: str, text: str, effect: str) -> R
     connections, all_clients = counts["connectionBasedClientCount"], counts["clientCount"]
     return page.show(
         "confirm.html",
-        f"Set {name}?",
+        page.gettext("Set %(name)s?", name=name),
         nav="switches",
-        question=f"Set {name} to {text}?",
-        advice=warning_of(name, effect, connections, all_clients - connections),
+        question=page.gettext("Set %(name)s to %(value)s?", name=name, value=text),
+        advice=warning_of(name, effect, connections, all_clients - connections, page.texts),
         action=page.url("/console/switches"),
         fields={"name": name, "value": text, "sure": "1"},
-        word=f"Set {name}",
+        word=page.gettext("Set %(name)s", name=name),
         back=page.url("/console/switches"),
     )

@@ -64,7 +64,7 @@ class ApiCaller:
         if reply.body.startswith(b"{"):
             _data(orjson.loads(reply.body))
         elif reply.body == b"false":
-            raise ApiRefusal(400, "It was refused: the name is taken, or not allowed.")
+            raise ApiRefusal(400, "Refused: the name is taken, or not allowed.")
 
     def _reply(self, method: str, path: str, parameters: dict[str, Value]) -> Reply:
         outer, row = self._call, _rows()[method, path]

@@ -10,6 +10,7 @@ from app.http.console.api_caller import ApiRefusal
 from app.http.console.instance_pages import PARTIAL_BATCH, metadata_of
 from app.http.console.page import ConsolePage, form_route, page_route
 from app.http.console.service_pages import pick_of, service_name
+from app.languages.catalogues import N_
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, short_name_of
 from app.naming.registry.remaining_instances import Candidate, Remaining, remaining_without
@@ -20,12 +21,17 @@ PICKED_MAX = 200
 """As many as the longest page of a list has."""
 DISABLE, ENABLE, WEIGHT, METADATA = "disable", "enable", "weight", "metadata"
 TITLES = {
-    DISABLE: "Take {} out of service?",
-    ENABLE: "Put {} back into service?",
-    WEIGHT: "Set the weight of {}",
-    METADATA: "Set metadata of {}",
+    DISABLE: N_("Take %(instances)s of %(service)s out of service?"),
+    ENABLE: N_("Put %(instances)s of %(service)s back into service?"),
+    WEIGHT: N_("Set the weight of %(instances)s of %(service)s"),
+    METADATA: N_("Set metadata of %(instances)s of %(service)s"),
 }
-BUTTONS = {DISABLE: "Take out of service", ENABLE: "Put back", WEIGHT: "Set weight", METADATA: "Set metadata"}
+BUTTONS = {
+    DISABLE: N_("Take out of service"),
+    ENABLE: N_("Put back"),
+    WEIGHT: N_("Set weight"),
+    METADATA: N_("Set metadata"),
+}
 Key = tuple[str, int, str]
 
 
@@ -39,19 +45,19 @@ def _picked(page: ConsolePage) -> list[Key]:
     sent = call.raw_query.decode("latin-1") if call.method == "GET" else call.body.decode("utf-8", "replace")
     texts = dict.fromkeys(value for name, value in parse_qsl(sent, keep_blank_values=True) if name == PICK)
     if not texts:
-        raise ApiRefusal(400, "No instance is selected: tick the boxes in front of the addresses.")
+        raise ApiRefusal(400, page.gettext("No instance is selected: tick the boxes in front of the addresses."))
     if len(texts) > PICKED_MAX:
-        raise ApiRefusal(400, f"At most {PICKED_MAX} instances can be changed at once.")
-    return [_key(text) for text in texts]
+        raise ApiRefusal(400, page.gettext("At most %(most)s instances can be changed at once.", most=PICKED_MAX))
+    return [_key(page, text) for text in texts]
 
 
-def _key(text: str) -> Key:
+def _key(page: ConsolePage, text: str) -> Key:
     try:
         ip, port, cluster = orjson.loads(text)
     except (ValueError, TypeError):
-        raise ApiRefusal(400, "The selection names no instance.") from None
+        raise ApiRefusal(400, page.gettext("The selection names no instance.")) from None
     if not (isinstance(ip, str) and type(port) is int and isinstance(cluster, str)):
-        raise ApiRefusal(400, "The selection names no instance.")
+        raise ApiRefusal(400, page.gettext("The selection names no instance."))
     return ip, port, cluster or DEFAULT_CLUSTER
 
 
@@ -69,7 +75,7 @@ def _remaining(page: ConsolePage, picked: list[Key]) -> tuple[Remaining, dict[Ke
 def _action(page: ConsolePage) -> str:
     action = page.text("do")
     if action not in TITLES:
-        raise ApiRefusal(400, f"The change should be one of {', '.join(TITLES)}.")
+        raise ApiRefusal(400, page.gettext("The change should be one of %(known)s.", known=", ".join(TITLES)))
     return action
 
 
@@ -88,15 +94,16 @@ def ask(page: ConsolePage) -> Reply:
 def _question(page: ConsolePage, picked: list[Key], *, problem: str = "", status: int = 200) -> Reply:
     action, name = _action(page), service_name(page)
     remaining, known = _remaining(page, picked)
-    what = host_port(*picked[0][:2]) if len(picked) == 1 else f"{len(picked)} instances"
+    one_address = host_port(*picked[0][:2])
+    instances = one_address if len(picked) == 1 else page.gettext("%(count)s instances", count=len(picked))
     return page.show(
         "change.html",
-        TITLES[action].format(f"{what} of {short_name_of(name)}"),
+        page.gettext(TITLES[action], instances=instances, service=short_name_of(name)),
         status=status,
         nav="services",
         action=action,
         apply=page.url(APPLY),
-        word=BUTTONS[action],
+        word=page.gettext(BUTTONS[action]),
         fields={"do": action, "namespaceId": page.namespace, "serviceName": name},
         picked=[{"address": host_port(*key[:2]), "pick": pick_of(*key), "found": known.get(key)} for key in picked],
         remaining=remaining,
@@ -114,12 +121,12 @@ def _attributes(page: ConsolePage, action: str) -> dict[str, Any]:
     """
     if action == WEIGHT:
         if not page.text(WEIGHT):
-            raise ApiRefusal(400, "The weight is missing.")
+            raise ApiRefusal(400, page.gettext("The weight is missing."))
         return {"weight": page.text(WEIGHT)}
     if action == METADATA:
-        metadata = metadata_of(page.call.parameters.get(METADATA) or "")
+        metadata = metadata_of(page.call.parameters.get(METADATA) or "", page.texts)
         if not metadata:
-            raise ApiRefusal(400, "There is no metadata to set.")
+            raise ApiRefusal(400, page.gettext("There is no metadata to set."))
         return {"metadata": orjson.dumps(metadata).decode()}
     return {"enabled": action == ENABLE}
 

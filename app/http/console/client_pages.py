@@ -19,7 +19,7 @@ def clients(page: ConsolePage) -> Reply:
     found = page.api.get("/v1/ns/operator/clients", clientId=wanted, pageNo=number, pageSize=size, **sort)
     return page.show(
         "clients.html",
-        "Clients",
+        page.gettext("Clients"),
         nav="clients",
         wanted=wanted,
         sort=sort,
@@ -37,7 +37,7 @@ def client(page: ConsolePage) -> Reply:
     """Show one client: its own description, its instances and its subscriptions, from the member it is connected to."""
     wanted = page.text("id")
     if not wanted:
-        raise ApiRefusal(404, "The address names no client.")
+        raise ApiRefusal(404, page.gettext("The address names no client."))
     told = page.api.get("/v1/ns/operator/client", clientId=wanted)
     connected = told["client"]
     if connected is None:
@@ -53,7 +53,7 @@ def client(page: ConsolePage) -> Reply:
         }
     return page.show(
         "client.html",
-        "Client",
+        page.gettext("Client"),
         nav="clients",
         client=client,
         member=connected["member"] if connected else "",
@@ -89,7 +89,7 @@ def subscribers(page: ConsolePage) -> Reply:
     )
     return page.show(
         "subscribers.html",
-        "Subscribers",
+        page.gettext("Subscribers"),
         nav="subscribers",
         namespaces=namespaces_of(page),
         filters=filters,

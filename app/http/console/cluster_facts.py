@@ -6,6 +6,7 @@ from typing import Any
 
 from app.http.console.page import ConsolePage
 from app.http.console.shown_texts import age_text
+from app.languages.catalogues import N_, Texts
 from app.peers.asked import ask_members
 
 ENGINE = "/v1/ns/operator/distro"
@@ -15,11 +16,11 @@ DELIVERED = "delivered"
 NAMED_MAX = 3
 """The most services that a sentence names."""
 TYPE_NAMES = {
-    "com.alibaba.nacos.naming.iplist.": "instance lists",
-    "rollcall.records": "durable records",
-    "rollcall.foreign": "instances of links",
-    "Nacos:Naming:v2:ClientData": "gRPC clients",
-    "rollcall.http-clients": "clients by address",
+    "com.alibaba.nacos.naming.iplist.": N_("instance lists"),
+    "rollcall.records": N_("durable records"),
+    "Nacos:Naming:v2:ClientData": N_("gRPC clients"),
+    "rollcall.http-clients": N_("clients by address"),
+    "rollcall.foreign": N_("linked instances"),
 }
 Facts = Mapping[str, Any]
 
@@ -118,48 +119,68 @@ class ClusterFacts:
         """The number of keys that differed in the last verify rounds, counted for each pair."""
         return sum(pair.differing for pair in self.pairs)
 
-    def agreement(self) -> tuple[str, str]:
+    def agreement(self, texts: Texts) -> tuple[str, str]:
         """Return the state of agreement, ``good``, ``wait``, ``differ``, ``bad`` or ``alone``, and a sentence."""
+        gettext = texts.gettext
         if not self.pairs and not self.silent:
-            return "alone", self._out_words() or "This node is the only member."
+            return "alone", self._out_words(texts) or gettext("This node is the only member.")
         if self.differing_services:
-            return "differ", self._difference_words()
+            return "differ", self._difference_words(texts)
         if self.silent:
-            return "bad", f"No answer from {', '.join(self.silent)}. The members that answered are below."
+            return "bad", gettext(
+                "No answer from %(members)s. The members that answered are below.", members=", ".join(self.silent)
+            )
         if sick := [pair for pair in self.pairs if pair.failing]:
-            return "bad", f"{sick[0].source} cannot reach {sick[0].target}."
+            return "bad", cannot_reach(texts, sick[0])
         if self.unapplied or self.differing:
-            return "wait", f"{self.unapplied} changes under way, {self.differing} keys differed in the last rounds."
+            return "wait", gettext(
+                "%(changes)s changes under way, %(keys)s keys differed in the last rounds.",
+                changes=self.unapplied,
+                keys=self.differing,
+            )
         ages = [age for pair in self.pairs if (age := pair.verified_ms) is not None]
         if len(ages) < len(self.pairs):
-            return "wait", "Some pairs of members have not compared their data yet."
+            return "wait", gettext("Some pairs of members have not compared their data yet.")
         if not all(pair.is_well for pair in self.pairs):
-            return "wait", "The last comparison of a pair of members was not completed."
-        span_s = -(-max(ages) // 1_000)
-        said = [f"Each pair compared the versions of all its data in the last {span_s} s: none differ."]
-        return "good", " ".join([*said, self._contents_words(), *([out] if (out := self._out_words()) else [])])
+            return "wait", gettext("The last comparison of a pair of members was not completed.")
+        text = N_("Each pair compared the versions of all its data in the last %(seconds)s s: none differ.")
+        said = gettext(text, seconds=-(-max(ages) // 1_000))
+        return "good", " ".join(one for one in (said, self._contents_words(texts), self._out_words(texts)) if one)
 
-    def _difference_words(self) -> str:
+    def _difference_words(self, texts: Texts) -> str:
         """Return the services that differ, in a sentence."""
         named = ", ".join(f"{service} ({namespace})" for namespace, service in self.differing_services[:NAMED_MAX])
         more = len(self.differing_services) - NAMED_MAX
-        return f"The contents of {named}{f' and {more} more' if more > 0 else ''} differ between members."
+        if more <= 0:
+            return texts.gettext("The contents of %(services)s differ between members.", services=named)
+        text = N_("The contents of %(services)s and %(count)s more differ between members.")
+        return texts.gettext(text, services=named, count=more)
 
-    def _contents_words(self) -> str:
+    def _contents_words(self, texts: Texts) -> str:
         """Return how much of the contents was compared, and when, in a sentence."""
         contents = self.contents
         if self.is_empty:
-            return "There are no services whose contents could be compared."
+            return texts.gettext("There are no services whose contents could be compared.")
         if not contents or not contents["parts"]:
-            return "No contents were compared by this member yet."
+            return texts.gettext("This member has not compared any contents yet.")
         share = contents["parts"] * 100 // contents["of"]
-        age = age_text(max(contents["oldestAgeMs"], 1_000))
-        return f"The contents of {share or 1} % of the services were compared in the last {age}: they are equal."
+        age = age_text(max(contents["oldestAgeMs"], 1_000), texts)
+        text = N_("The contents of %(share)s %% of the services were compared in the last %(age)s: they are equal.")
+        return texts.gettext(text, share=share or 1, age=age)
 
-    def _out_words(self) -> str:
-        """Return who is out by plan, in a sentence."""
-        words = {"drained": "is drained", "left": "left in order"}
-        return " ".join(f"{address} {words[absence]}." for address, absence in sorted(self.planned.items()))
+    def _out_words(self, texts: Texts) -> str:
+        """Return the members that are out of service as planned, in a sentence."""
+        return " ".join(
+            texts.gettext(_ABSENCES[absence], address=address) for address, absence in sorted(self.planned.items())
+        )
+
+
+_ABSENCES = {"drained": N_("%(address)s is drained."), "left": N_("%(address)s left in order.")}
+
+
+def cannot_reach(texts: Texts, pair: Pair) -> str:
+    """Return the sentence about a pair whose calls fail."""
+    return texts.gettext("%(source)s cannot reach %(target)s.", source=pair.source, target=pair.target)
 
 
 def cluster_facts(page: ConsolePage) -> ClusterFacts | None:

@@ -4,8 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from app.http.console.shown_texts import age_text
-
 RIGHT, TOP, BOTTOM = 8, 8, 20
 GAP_MS = 150_000
 """The distance of two samples above which the node stood still between them: the curve has a gap."""
@@ -34,8 +32,8 @@ class Curve:
     lines: list[str]
     areas: list[str]
     rows: list[tuple[float, float]]
-    columns: list[tuple[float, str, str]]
-    """The place, text and alignment of each label."""
+    columns: list[tuple[float, float, str]]
+    """The place of each label, how many ms ago it was, and its alignment."""
     last: tuple[float, float]
     width: int
     height: int
@@ -72,10 +70,7 @@ def curve_of(points: Sequence[Point], size: PictureSize = LARGE) -> Curve | None
         f"{x(part[0][0])},{bottom} {line} {x(part[-1][0])},{bottom}" for part, line in zip(parts, lines, strict=True)
     ]
     ago = [(0, "start"), (0.5, "middle"), (1, "end")]
-    columns = [
-        (x(int(first_ms + span_ms * at)), f"{age_text(span_ms * (1 - at))} ago" if at < 1 else "now", anchor)
-        for at, anchor in ago
-    ]
+    columns = [(x(int(first_ms + span_ms * at)), span_ms * (1 - at), anchor) for at, anchor in ago]
     rows = [(y(step * number), round(step * number, 6)) for number in range(count + 1)]
     last = (x(known[-1][0]), y(known[-1][1]))
     return Curve(lines, areas, rows, columns, last, size.width, size.height, left, right, bottom)

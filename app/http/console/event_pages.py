@@ -10,18 +10,25 @@ from app.http.console.api_caller import ApiRefusal
 from app.http.console.chart_pages import HOUR_MS
 from app.http.console.page import HEADERS, ConsolePage, page_route
 from app.http.v1.events import CSV, EVENTS_PATH, SAVED, followed
+from app.languages.catalogues import ENGLISH, N_
 from app.metrics.event_memory import ACCESS, CLUSTER, INSTANCES, KINDS, OPERATORS
 from app.operator.event_queries import as_csv
+from app.operator.event_words import place_of, sentence
 
 PATH = "/console/history"
 SIZE, CSV_SIZE = 100, 1_000
-SPANS = (("", "all that is remembered"), ("1", "the last hour"), ("6", "the last 6 hours"), ("24", "the last day"))
+SPANS = (
+    ("", N_("all that is remembered")),
+    ("1", N_("the last hour")),
+    ("6", N_("the last 6 hours")),
+    ("24", N_("the last day")),
+)
 """The hours to choose from, and their names."""
 KIND_NAMES = {
-    INSTANCES: "instances",
-    OPERATORS: "operators' changes",
-    CLUSTER: "members and ownership",
-    ACCESS: "logins and refusals",
+    INSTANCES: N_("instances"),
+    OPERATORS: N_("changes by operators"),
+    CLUSTER: N_("members and ownership"),
+    ACCESS: N_("logins and refusals"),
 }
 ADMIN = admin(READ).in_console()
 
@@ -37,14 +44,14 @@ def event_list(page: ConsolePage) -> Reply:
         told, problem = {"events": [], "more": False, "next": "", "members": {}, "notAnswered": []}, refusal.text
     return page.show(
         "events.html",
-        "Events",
+        page.gettext("Events"),
         nav="events",
         live="" if page.text("before") else page.url("/console/events/history"),
         path=PATH,
         filters=filters,
         kinds=KIND_NAMES,
         spans=SPANS,
-        days=_by_day(told["events"]),
+        days=_by_day(page, told["events"]),
         told=told,
         before=page.text("before"),
         since=_since(told["members"], [filters["kinds"]] if filters["kinds"] else list(KINDS)),
@@ -78,7 +85,7 @@ def _asked(filters: dict[str, str]) -> dict[str, Any]:
     return {name: value or None for name, value in filters.items() if name != "hours"} | {"lastMs": last_ms}
 
 
-def _by_day(events: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
+def _by_day(page: ConsolePage, events: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
     """Return the events in groups of a day in UTC, each with its time of the day as ``clock``."""
     days: list[tuple[str, list[dict[str, Any]]]] = []
     for one in events:
@@ -86,8 +93,17 @@ def _by_day(events: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]
         day = f"{at:%Y-%m-%d}"
         if not days or days[-1][0] != day:
             days.append((day, []))
-        days[-1][1].append({**one, "clock": f"{at:%H:%M:%S}"})
+        days[-1][1].append({**one, "clock": f"{at:%H:%M:%S}", "says": _says(page, one)})
     return days
+
+
+def _says(page: ConsolePage, event: dict[str, Any]) -> str:
+    """Return an event in words: in English those of the member that saw it, which may know more kinds."""
+    if page.texts.language == ENGLISH:
+        return str(event["says"])
+    what, key, before, after = (event.get(name) for name in ("what", "key", "before", "after"))
+    place, by_node = place_of(str(what), str(key), before, after), event.get("user") == "node"
+    return sentence(str(what), str(key), place, before, after, by_node=by_node, texts=page.texts)
 
 
 _LATEST_MS = 253_402_300_799_000

@@ -8,8 +8,10 @@ from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import NOT_CHANGED_HERE, ConsolePage, form_route, page_route
 from app.http.console.service_pages import service_name
+from app.languages.catalogues import ENGLISH, Texts
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_CLUSTER, datum_key, short_name_of
+from app.operator.verdict import compare, elsewhere_words
 
 PARTIAL_BATCH = "/v3/admin/ns/instance/partial/batch"
 METADATA_LINES_MAX = 1_000
@@ -20,7 +22,7 @@ def _asked(page: ConsolePage) -> dict[str, Any]:
     """Return the parameters that name the page's instance."""
     port = page.text("port")
     if not page.text("ip") or not port.isdigit():
-        raise ApiRefusal(404, "The address names no instance.")
+        raise ApiRefusal(404, page.gettext("The address names no instance."))
     return {
         "namespaceId": page.namespace,
         "serviceName": service_name(page),
@@ -62,7 +64,7 @@ def _is_published(facts: dict[str, Any]) -> bool:
     return bool(facts["publishedCount"]) and facts["listed"] is None and facts["persistent"] is None
 
 
-def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
+def _refuse_published(page: ConsolePage, facts: dict[str, Any], asked: dict[str, Any]) -> None:
     """Refuse to deregister an instance that only gRPC clients hold, as far as this member knows.
 
     Raises:
@@ -72,8 +74,12 @@ def _refuse_published(facts: dict[str, Any], asked: dict[str, Any]) -> None:
         short_name, address = short_name_of(asked["serviceName"]), host_port(asked["ip"], asked["port"])
         raise ApiRefusal(
             NOT_CHANGED_HERE,
-            f"{address} of {short_name} belongs to the gRPC connection of the client that published it, and is gone "
-            "when that ends. To take it out of service, disable it here, or have it leave gracefully: rollcall drain.",
+            page.gettext(
+                "%(address)s of %(service)s belongs to the gRPC connection of the client that published it, and is "
+                "gone when the connection ends. To take it out of service, disable it here or use rollcall drain.",
+                address=address,
+                service=short_name,
+            ),
         )
 
 
@@ -82,7 +88,7 @@ def _form(
 ) -> Reply:
     return page.show(
         "instance_edit.html",
-        f"Change {host_port(asked['ip'], asked['port'])}",
+        page.gettext("Change %(address)s", address=host_port(asked["ip"], asked["port"])),
         status=status,
         nav="services",
         asked=asked,
@@ -102,7 +108,7 @@ def save(page: ConsolePage) -> Reply:
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
     beside = _is_changed_beside(facts)
     try:
-        metadata = metadata_of(text)
+        metadata = metadata_of(text, page.texts)
         leaves = _leaves(facts, weight, enabled)
         kept = (facts["shown"]["weight"] if enabled else weight, True) if leaves else (weight, enabled)
         changed = _changed(facts, *kept, metadata) if beside else _whole(*kept, metadata)
@@ -129,9 +135,10 @@ def _take_out(page: ConsolePage, asked: dict[str, Any], weight: str, *, enabled:
         page.api.send("PUT", PARTIAL_BATCH, **_of_service(asked), instances=named, ifEnoughRemain=True, **change)
     except ApiRefusal as refusal:
         if refusal.status == NOT_CHANGED_HERE:
-            text = (
-                f"It stays in service, its other values are saved: {refusal.text}. The button Take out on the page of "
-                "the service does it all the same."
+            text = page.gettext(
+                "The instance stays in service, and its other values are saved: %(why)s. To take it out anyway, use "
+                "the button Take out on the page of the service.",
+                why=refusal.text,
             )
             raise ApiRefusal(refusal.status, text) from None
         raise
@@ -189,7 +196,7 @@ def metadata_text(metadata: dict[str, str]) -> str:
     return "\n".join(f"{key}={value}" for key, value in metadata.items())
 
 
-def metadata_of(text: str) -> dict[str, str]:
+def metadata_of(text: str, texts: Texts) -> dict[str, str]:
     """Return the metadata in a form's text: lines ``key=value``, or one JSON object.
 
     Raises:
@@ -200,15 +207,15 @@ def metadata_of(text: str) -> dict[str, str]:
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError as error:
-            raise ApiRefusal(400, f"The metadata is not valid JSON: {error}.") from None
+            raise ApiRefusal(400, texts.gettext("The metadata is not valid JSON: %(error)s.", error=error)) from None
         if not all(isinstance(one, str) for one in value.values()):
-            raise ApiRefusal(400, "Each value of the metadata should be a text.")
+            raise ApiRefusal(400, texts.gettext("Each value of the metadata should be a text."))
         return dict(value)
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines()[:METADATA_LINES_MAX], start=1):
         key, sign, value = line.partition("=")
         if line.strip() and not (sign and key.strip()):
-            raise ApiRefusal(400, f"Line {number} of the metadata is not key=value.")
+            raise ApiRefusal(400, texts.gettext("Line %(number)s of the metadata is not key=value.", number=number))
         if key.strip():
             found[key.strip()] = value.strip()
     return found
@@ -219,22 +226,24 @@ def ask_to_remove(page: ConsolePage) -> Reply:
     """Ask whether to deregister an instance."""
     asked = _asked(page)
     facts = page.api.get("/v1/ns/explain", **asked, local=True)
-    _refuse_published(facts, asked)
+    _refuse_published(page, facts, asked)
     persistent = facts["persistent"] is not None
-    advice = "Clients do not get it any more from now on. "
     if persistent:
-        advice += "It is persistent: it is gone for good."
+        advice = page.gettext("Clients stop getting it at once. It is a persistent instance, and is deleted for good.")
     else:
-        advice += "If its process still runs, its next beat registers it again."
+        advice = page.gettext("Clients stop getting it at once. If its process runs, its next beat registers it again.")
+    address = host_port(asked["ip"], asked["port"])
     return page.show(
         "confirm.html",
-        f"Deregister {host_port(asked['ip'], asked['port'])}?",
+        page.gettext("Deregister %(address)s?", address=address),
         nav="services",
-        question=f"Deregister {host_port(asked['ip'], asked['port'])} of {short_name_of(asked['serviceName'])}?",
+        question=page.gettext(
+            "Deregister %(address)s of %(service)s?", address=address, service=short_name_of(asked["serviceName"])
+        ),
         advice=advice,
         action=page.url("/console/instance/remove"),
         fields={**asked, "ephemeral": "false" if persistent else "true"},
-        word="Deregister",
+        word=page.gettext("Deregister"),
         back=page.url("/console/service", **_of_service(asked)),
     )
 
@@ -254,9 +263,13 @@ def explain(page: ConsolePage) -> Reply:
     told = None
     if page.text("ip"):
         told = page.api.get("/v1/ns/explain", **_asked(page) | {"clusterName": page.text("clusterName") or None})
+        if page.texts.language != ENGLISH:
+            verdict, told["differences"] = compare(told["members"], told["notAnswered"], page.texts)
+            places = [(one["serviceName"], one["clusterName"]) for one in told["elsewhere"] if one["held"]]
+            told["verdict"] = [*verdict, *elsewhere_words(places, page.texts)]
     return page.show(
         "explain.html",
-        "Explain an instance",
+        page.gettext("Explain an instance"),
         nav="services",
         told=told,
         service=page.text("serviceName"),

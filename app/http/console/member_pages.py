@@ -49,13 +49,13 @@ def members(page: ConsolePage) -> Reply:
     listed.sort(key=keys.get(sort["orderBy"], keys["address"]), reverse=sort["descending"])
     return page.show(
         "members.html",
-        "Members",
+        page.gettext("Members"),
         nav="members",
         live="" if page.text("compare") else page.url("/console/events"),  # each look would compare anew
         members=listed,
         sort=sort,
         facts=facts,
-        agreement=facts.agreement() if facts else None,
+        agreement=facts.agreement(page.texts) if facts else None,
         comparison=comparison,
         standalone=standalone,
         shown_max=SERVICES_SHOWN,

@@ -28,7 +28,7 @@ def overview(page: ConsolePage) -> Reply:
         sample_contents(page, facts)
     return page.show(
         "overview.html",
-        "Overview",
+        page.gettext("Overview"),
         nav="overview",
         live=page.url("/console/events"),
         counts=counts,
@@ -38,9 +38,9 @@ def overview(page: ConsolePage) -> Reply:
         up=sum(one["state"] == "UP" and one["address"] not in absences for one in members),
         planned=len(absences),
         facts=facts,
-        agreement=facts.agreement() if facts else None,
+        agreement=facts.agreement(page.texts) if facts else None,
         problems=problems_of(page, members, facts, unhealthy),
-        charts=drawn_charts(day, HOUR_MS, SMALL),
+        charts=drawn_charts(page, day, HOUR_MS, SMALL),
         sampled_ms=day[-1].wall_ms if day else None,
         standalone=page.services.cluster.standalone,
     )

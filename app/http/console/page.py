@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,19 @@ from app.auth.access_rules import LOGGED_IN, AccessRule
 from app.config.version import __version__
 from app.http.api.answers import filter_error
 from app.http.api.call import Answer, Call, Reply, Services, route
-from app.http.api.console_cookie import form_token, is_form_token, set_cookie, token_in_cookie
+from app.http.api.console_cookie import (
+    address_of,
+    form_token,
+    is_form_token,
+    set_cookie,
+    token_in_cookie,
+)
 from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
+from app.http.console.page_language import language_of
 from app.http.console.shown_texts import DONE, age_text, number_text, time_text
+from app.http.console.template_texts import with_texts
+from app.languages.catalogues import CONSOLE as CONSOLE_TEXTS
+from app.languages.catalogues import LANGUAGES, N_, Texts, texts_of
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.operator.switch_effects import TURNS_AWAY, effects
@@ -42,17 +52,17 @@ HEADERS = {**SAFE, "Cache-Control": "no-store"}
 ANONYMOUS_S = 30 * 24 * 3_600
 """The life of the cookie of a browser without a login: it holds a random text, for the forms."""
 NAV = (
-    ("overview", "Overview", "/", False),
-    ("services", "Services", "/console/services", False),
-    ("members", "Members", "/console/members", False),
-    ("charts", "Charts", "/console/charts", False),
-    ("events", "Events", "/console/history", True),
-    ("clients", "Clients", "/console/clients", True),
-    ("subscribers", "Subscribers", "/console/subscribers", False),
-    ("namespaces", "Namespaces", "/console/namespaces", False),
-    ("switches", "Switches", "/console/switches", True),
-    ("users", "Users", "/console/users", True),
-    ("reports", "Nightly check", "/console/reports", True),
+    ("overview", N_("Overview"), "/", False),
+    ("services", N_("Services"), "/console/services", False),
+    ("members", N_("Members"), "/console/members", False),
+    ("charts", N_("Charts"), "/console/charts", False),
+    ("events", N_("Events"), "/console/history", True),
+    ("clients", N_("Clients"), "/console/clients", True),
+    ("subscribers", N_("Subscribers"), "/console/subscribers", False),
+    ("namespaces", N_("Namespaces"), "/console/namespaces", False),
+    ("switches", N_("Switches"), "/console/switches", True),
+    ("users", N_("Users"), "/console/users", True),
+    ("reports", N_("Nightly check"), "/console/reports", True),
 )
 """The entries of the navigation: name, text, path, and true if for administrators only."""
 NOT_CHANGED_HERE = 409
@@ -62,8 +72,8 @@ FORM_FIELD = "form"
 
 
 @cache
-def templates() -> Environment:
-    """Return the templates, each compiled once. They escape all values."""
+def templates(language: str) -> Environment:
+    """Return the templates in a language, each compiled once. They escape all values."""
     made = Environment(
         loader=FileSystemLoader(FOLDER / "templates"),
         autoescape=True,
@@ -73,8 +83,9 @@ def templates() -> Environment:
         auto_reload=False,
     )
     made.globals["host_port"] = host_port
-    made.filters |= {"age": age_text, "number": number_text, "time": time_text}
-    return made
+    texts = texts_of(CONSOLE_TEXTS, language)
+    made.filters |= {"age": partial(age_text, texts=texts), "number": number_text, "time": time_text}
+    return with_texts(made, texts)
 
 
 @cache
@@ -98,13 +109,16 @@ class ConsolePage:
     api: ApiCaller
     cookie: str
     """The value of the console's cookie; a new one where the browser sent none."""
+    texts: Texts
+    """The texts of pages in the language of the reader."""
 
     @classmethod
     def of(cls, call: Call, services: Services) -> "ConsolePage":
         """Return the page of a call whose access was checked."""
         given = token_in_cookie(call)
         token = given if services.access.enabled and call.user else ""
-        return cls(call, services, ApiCaller(call, services, token), given or secrets.token_urlsafe(24))
+        texts = texts_of(CONSOLE_TEXTS, language_of(call))
+        return cls(call, services, ApiCaller(call, services, token), given or secrets.token_urlsafe(24), texts)
 
     @property
     def namespace(self) -> str:
@@ -121,6 +135,14 @@ class ConsolePage:
         """Return a parameter, trimmed."""
         return self.call.parameters.optional(name, default)
 
+    def gettext(self, message: str, **values: object) -> str:
+        """Return a text in the language of the page, with its placeholders filled in."""
+        return self.texts.gettext(message, **values)
+
+    def ngettext(self, singular: str, plural: str, number: int, **values: object) -> str:
+        """Return the form of a text that fits a number, in the language of the page."""
+        return self.texts.ngettext(singular, plural, number, **values)
+
     def number(self, name: str, default: int, most: int) -> int:
         """Return a parameter as a number from 1 to ``most``; the default if it is not one."""
         text = self.text(name)
@@ -136,9 +158,11 @@ class ConsolePage:
     def show(self, template: str, title: str, *, status: int = 200, nav: str = "", **values: Any) -> Reply:
         """Return the page of a template. ``nav``: its place in the navigation."""
         services = self.services
-        harmful = effects(services.durable.switches) if self.call.user or not services.access.enabled else []
+        harmful = (
+            effects(services.durable.switches, self.texts) if self.call.user or not services.access.enabled else []
+        )
         entries = [
-            (name, text, path)
+            (name, self.gettext(text), path)
             for name, text, path, for_admins in NAV
             if (self.is_admin or not for_admins) and (name != "users" or services.access.enabled)
         ]
@@ -155,7 +179,10 @@ class ConsolePage:
             "release": __version__,
             "form_field": FORM_FIELD,
             "form_token": form_token(self.cookie),
-            "done": DONE.get(self.text("done"), ""),
+            "done": self.gettext(DONE.get(self.text("done"), "")),
+            "language": self.texts.language,
+            "languages": LANGUAGES,
+            "here": address_of(self.call) if self.call.method == "GET" else "",
             "namespace": self.namespace,
             "harmful": harmful,
             "turns_away": any(name in TURNS_AWAY for name, _, _ in harmful),
@@ -164,7 +191,7 @@ class ConsolePage:
             "may_search": not services.access.enabled or bool(self.call.user),
             "find_text": "",
         }
-        body = templates().get_template(template).render(common | values)
+        body = templates(self.texts.language).get_template(template).render(common | values)
         return Reply(status, body.encode("utf-8", "replace"), HTML, self.headers())
 
     def headers(self) -> dict[str, str]:
@@ -180,7 +207,10 @@ class ConsolePage:
     def refused(self, refusal: ApiRefusal) -> Reply:
         """Return the page that says why something was refused."""
         return self.show(
-            "refused.html", _TITLES.get(refusal.status, "Not possible"), status=refusal.status, why=refusal
+            "refused.html",
+            self.gettext(_TITLES.get(refusal.status, N_("Not possible"))),
+            status=refusal.status,
+            why=refusal,
         )
 
     def go(self, path: str, **parameters: Value) -> Reply:
@@ -188,7 +218,12 @@ class ConsolePage:
         return Reply(303, b"", None, {"Location": self.url(path, **parameters), "Cache-Control": "no-store"})
 
 
-_TITLES = {NOT_CHANGED_HERE: "Not changed here", 403: "Permission denied", 404: "Not found", 503: "Not serving now"}
+_TITLES = {
+    NOT_CHANGED_HERE: N_("Not changed here"),
+    403: N_("Permission denied"),
+    404: N_("Not found"),
+    503: N_("Not serving now"),
+}
 Show = Callable[[ConsolePage], Reply]
 View = Callable[[Call, Services], Answer]
 
@@ -229,6 +264,9 @@ def _shown(show: Show, page: ConsolePage) -> Reply:
 def _done(show: Show, page: ConsolePage) -> Reply:
     if not is_form_token(token_in_cookie(page.call), page.call.parameters.get(FORM_FIELD) or ""):
         raise ApiRefusal(
-            403, "The form is not of this session, which may have ended. Nothing was changed: open the page anew."
+            403,
+            page.gettext(
+                "The form is not of this session, which may have ended. Nothing was changed: open the page again."
+            ),
         )
     return show(page)

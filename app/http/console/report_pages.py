@@ -24,10 +24,10 @@ def reports(page: ConsolePage) -> Reply:
     folder = page.services.settings.told.console_reports
     return page.show(
         "reports.html",
-        "Nightly check",
+        page.gettext("Nightly check"),
         nav="reports",
         folder=str(folder) if folder else "",
-        nights=[_night(name, summary) for name, summary in _nights(folder)] if folder else [],
+        nights=[_night(page, name, summary) for name, summary in _nights(folder)] if folder else [],
     )
 
 
@@ -50,9 +50,10 @@ def _summary(file: Path) -> Summary | None:
         return None
 
 
-def _night(name: str, summary: Summary | None) -> dict[str, Any]:
+def _night(page: ConsolePage, name: str, summary: Summary | None) -> dict[str, Any]:
     if summary is None:
-        return {"night": name, "verdict": "", "line": "Its summary is missing, or cannot be read.", "findings": None}
+        line = page.gettext("The summary of this night is missing, or cannot be read.")
+        return {"night": name, "verdict": "", "line": line, "findings": None}
     return {
         "night": name,
         "verdict": str(summary.verdict),
@@ -70,12 +71,12 @@ def report(page: ConsolePage) -> Reply:
     """Show one night's report, as the audit wrote it."""
     folder, night = page.services.settings.told.console_reports, page.text("night")
     if folder is None or not NIGHT.fullmatch(night):
-        raise ApiRefusal(404, "The address names no night.")
+        raise ApiRefusal(404, page.gettext("The address names no night."))
     file = folder / f"night={night}" / "report.html"
     try:
         body = file.read_bytes() if file.stat().st_size <= REPORT_BYTES_MAX else None
     except OSError:
         body = None
     if body is None:
-        raise ApiRefusal(404, f"There is no report of the night {night}.")
+        raise ApiRefusal(404, page.gettext("There is no report of the night %(night)s.", night=night))
     return Reply(200, body, HTML, {**HEADERS, "Content-Security-Policy": REPORT_POLICY})

@@ -26,7 +26,7 @@ def find(page: ConsolePage) -> Reply:
         one["pick"] = pick_of(one["ip"], one["port"], one["clusterName"])
     return page.show(
         "find.html",
-        "Search",
+        page.gettext("Search"),
         nav="services",
         find_text=filters["text"],
         filters=filters,

@@ -38,12 +38,12 @@ def _threshold(page: ConsolePage) -> str:
     except ValueError:
         value = -1.0
     if not isfinite(value) or not 0 <= value <= 1:
-        raise ApiRefusal(400, "The protect threshold should be a number from 0 to 1.")
+        raise ApiRefusal(400, page.gettext("The protect threshold should be a number from 0 to 1."))
     return text
 
 
 def _metadata(page: ConsolePage) -> str:
-    return orjson.dumps(metadata_of(page.call.parameters.get("metadata") or "")).decode()
+    return orjson.dumps(metadata_of(page.call.parameters.get("metadata") or "", page.texts)).decode()
 
 
 # --- create and describe ------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ def new_service(page: ConsolePage) -> Reply:
 def _create_form(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     return page.show(
         "service_edit.html",
-        "Create a service",
+        page.gettext("Create a service"),
         status=status,
         nav="services",
         is_new=True,
@@ -80,7 +80,7 @@ def create_service(page: ConsolePage) -> Reply:
     name, group = page.text("name"), page.text("group", DEFAULT_GROUP)
     try:
         if not name or "@@" in name or "@@" in group:
-            raise ApiRefusal(400, "A service needs a name; name and group may not contain @@.")
+            raise ApiRefusal(400, page.gettext("A service needs a name; name and group may not contain @@."))
         full_name = compose_service_name(name, group)
         asked = {"namespaceId": page.namespace, "serviceName": full_name}
         page.api.send("POST", SERVICE, **asked, protectThreshold=_threshold(page), metadata=_metadata(page))
@@ -108,7 +108,7 @@ def _edit_form(
     name = asked["serviceName"]
     return page.show(
         "service_edit.html",
-        f"Describe {short_name_of(name)}",
+        page.gettext("Describe %(service)s", service=short_name_of(name)),
         status=status,
         nav="services",
         is_new=False,
@@ -173,7 +173,7 @@ def _cluster_form(
 ) -> Reply:
     return page.show(
         "cluster_edit.html",
-        f"Health checks of {short_name_of(asked['serviceName'])}",
+        page.gettext("Health checks of %(service)s", service=short_name_of(asked["serviceName"])),
         status=status,
         nav="services",
         asked=asked,
@@ -200,7 +200,7 @@ def save_cluster(page: ConsolePage) -> Reply:
         checker |= {one: values[one] for one in ("path", "headers")} | {"expectedResponseCode": values["code"] or 200}
     try:
         if values["type"] not in CHECKERS:
-            raise ApiRefusal(400, f"The checker should be one of {', '.join(CHECKERS)}.")
+            raise ApiRefusal(400, page.gettext("The checker should be one of %(known)s.", known=", ".join(CHECKERS)))
         page.api.send(
             "PUT",
             CLUSTER,
@@ -225,23 +225,28 @@ def ask_to_remove_service(page: ConsolePage) -> Reply:
     asked = _asked(page)
     clusters = page.api.get("/v1/ns/catalog/service", **asked)["clusters"]
     filled = [one["name"] for one in clusters if not one["empty"]]
-    advice = "Its description is gone. It has no instances."
+    advice = page.gettext("Its description is deleted. It has no instances.")
     if filled:
         count = page.services.naming.instance_count(page.namespace, asked["serviceName"])
-        advice = (
-            f"Its description is gone, and its {count} instances are deregistered. Those whose process still runs "
-            "register again with their next beat; instances of gRPC clients stay while they are connected."
+        advice = page.gettext(
+            "Its description is deleted, and its %(count)s instances are deregistered. Instances whose process runs "
+            "register again with their next beat; instances of gRPC clients stay while they are connected.",
+            count=count,
         )
     short_name = short_name_of(asked["serviceName"])
     return page.show(
         "confirm.html",
-        f"Remove {short_name}?",
+        page.gettext("Remove %(name)s?", name=short_name),
         nav="services",
-        question=f"Remove the service {short_name} of the group {group_of(asked['serviceName'])}?",
+        question=page.gettext(
+            "Remove the service %(service)s of the group %(group)s?",
+            service=short_name,
+            group=group_of(asked["serviceName"]),
+        ),
         advice=advice,
         action=page.url("/console/service/remove"),
         fields=asked,
-        word="Remove",
+        word=page.gettext("Remove"),
         back=page.url("/console/service", **asked),
     )
 
@@ -262,7 +267,7 @@ def differences(page: ConsolePage) -> Reply:
     asked = _asked(page)
     return page.show(
         "differences.html",
-        f"Differences of {short_name_of(asked['serviceName'])}",
+        page.gettext("Differences of %(service)s", service=short_name_of(asked["serviceName"])),
         nav="services",
         told=page.api.get(DIFFERENCES, **asked),
         asked=asked,

@@ -7,14 +7,15 @@ import orjson
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, page_route
+from app.languages.catalogues import N_
 from app.naming.model.keys import DEFAULT_NAMESPACE, GROUP_SPLITTER, group_of, short_name_of
 
 SIZES = (20, 50, 100, 200)
 PAGES_MAX = 10_000_000
-GRPC, BEATS, PERSISTENT = "gRPC", "HTTP", "persistent"
+GRPC, BEATS, PERSISTENT = "gRPC", "HTTP", N_("persistent")
 SUBSCRIBERS_MAX = 50
 SEARCH = "/v1/ns/instance/search"
-STATES = ("unhealthy", "disabled", "healthy")
+STATES = (N_("unhealthy"), N_("disabled"), N_("healthy"))
 """The states by which instances can be filtered."""
 
 
@@ -83,7 +84,7 @@ def service_list(page: ConsolePage) -> Reply:
         problem = refusal.text
     return page.show(
         "services.html",
-        "Services",
+        page.gettext("Services"),
         nav="services",
         namespaces=namespaces_of(page),
         filters=filters,
@@ -147,7 +148,7 @@ def service_name(page: ConsolePage) -> str:
     """Return the full name of the page's service."""
     name = page.call.parameters.service_name()
     if not name:
-        raise ApiRefusal(404, "The address names no service.")
+        raise ApiRefusal(404, page.gettext("The address names no service."))
     return name
 
 

@@ -1,4 +1,4 @@
-"""Login and logout."""
+"""Login and logout, and the language of the pages."""
 
 import logging
 from urllib.parse import urlsplit
@@ -7,12 +7,14 @@ from app.auth.access_rules import PUBLIC
 from app.auth.refusals import AccessDenied, TooManyLogins
 from app.config.auth_settings import FIRST_ADMIN_FILE
 from app.http.api.call import Reply
-from app.http.api.console_cookie import LOGIN_PATH, NO_RIGHT_PATH
+from app.http.api.console_cookie import LANGUAGE_COOKIE, LOGIN_PATH, NO_RIGHT_PATH, set_cookie
 from app.http.console.api_caller import ApiCaller, ApiRefusal
 from app.http.console.page import HEADERS, ConsolePage, form_route, page_route
 from app.http.v1.users import LOGOUT
+from app.languages.catalogues import LANGUAGES
 
 log = logging.getLogger(__name__)
+LANGUAGE_PATH, LANGUAGE_S = "/console/language", 365 * 24 * 3_600
 
 
 @page_route(LOGIN_PATH, access=PUBLIC)
@@ -27,9 +29,13 @@ def _form(page: ConsolePage, problem: str = "", status: int = 200) -> Reply:
     # A user who sees this form is not logged in: its fields are tied to the cookie, whatever that holds.
     if not page.services.access.table.has_admin():
         return page.show(
-            "first_admin.html", "First administrator", status=status, problem=problem, file_name=FIRST_ADMIN_FILE
+            "first_admin.html",
+            page.gettext("First administrator"),
+            status=status,
+            problem=problem,
+            file_name=FIRST_ADMIN_FILE,
         )
-    return page.show("login.html", "Log in", status=status, problem=problem, next=page.text("next"))
+    return page.show("login.html", page.gettext("Log in"), status=status, problem=problem, next=page.text("next"))
 
 
 @form_route("/console/first-admin", access=PUBLIC)
@@ -38,7 +44,7 @@ def make_first_admin(page: ConsolePage) -> Reply:
     parameters = page.call.parameters
     given = {"username": page.text("username"), "password": parameters.get("password") or ""}
     if not given["password"]:
-        return _form(page, "A password is needed.", 400)
+        return _form(page, page.gettext("A password is needed."), 400)
     try:
         page.api.send("POST", "/v1/auth/users/admin", **given, secret=page.text("secret"))
     except ApiRefusal as refusal:
@@ -56,9 +62,13 @@ def log_in(page: ConsolePage) -> Reply:
     try:
         session = control.log_in(name, password, page.call.remote_ip, page.call.login_wait)
     except AccessDenied:
-        return _form(page, "Unknown user or wrong password.", 403)
+        return _form(page, page.gettext("Unknown user or wrong password."), 403)
     except TooManyLogins as error:
-        return _form(page, f"Too many log in now: try again in {error.retry_after_s} s.", error.status)
+        return _form(
+            page,
+            page.gettext("Too many users log in now: try again in %(seconds)s s.", seconds=error.retry_after_s),
+            error.status,
+        )
     cookie = page.cookie_line(control.token_of(session), control.tokens.ttl_s)
     return Reply(303, b"", None, {"Location": _next(page), "Set-Cookie": cookie, "Cache-Control": "no-store"})
 
@@ -96,4 +106,16 @@ def log_out(page: ConsolePage) -> Reply:
 @page_route(NO_RIGHT_PATH)
 def no_right(page: ConsolePage) -> Reply:
     """Refuse a page that this user may not see."""
-    raise ApiRefusal(403, f"The user {page.call.user or 'of this session'} may not see that page.")
+    if not page.call.user:
+        raise ApiRefusal(403, page.gettext("The user of this session may not see that page."))
+    raise ApiRefusal(403, page.gettext("The user %(name)s may not see that page.", name=page.call.user))
+
+
+@form_route(LANGUAGE_PATH, access=PUBLIC)
+def choose_language(page: ConsolePage) -> Reply:
+    """Remember a language for this browser, and go back to the page."""
+    language, is_tls = page.text("language"), page.services.settings.scheme == "https"
+    if language not in LANGUAGES:
+        raise ApiRefusal(400, page.gettext("The language should be one of %(known)s.", known=", ".join(LANGUAGES)))
+    cookie = set_cookie(page.call, language, LANGUAGE_S, is_tls=is_tls, cookie=LANGUAGE_COOKIE)
+    return Reply(303, b"", None, {"Location": _next(page), "Set-Cookie": cookie, "Cache-Control": "no-store"})

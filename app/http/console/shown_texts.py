@@ -2,42 +2,49 @@
 
 from datetime import UTC, datetime
 
+from app.languages.catalogues import ENGLISH_TEXTS, N_, Texts
+
 DONE = {
-    "instance-saved": "The instance was changed.",
-    "instances-changed": "The selected instances were changed.",
-    "instance-removed": "The instance was deregistered.",
-    "service-saved": "The service was saved.",
-    "service-removed": "The service was removed.",
-    "service-healed": "The members exchange the service now. Look again in a moment.",
-    "cluster-saved": "The health checks of the cluster were saved.",
-    "switch-saved": "The switch was set, on all members.",
-    "namespace-saved": "The namespace was saved.",
-    "namespace-removed": "The namespace was removed; its services stay.",
-    "user-saved": "The user was saved.",
-    "user-removed": "The user was removed, and its tokens ended.",
-    "role-saved": "The role was assigned.",
-    "role-removed": "The role was removed.",
-    "permission-saved": "The permission was granted.",
-    "permission-removed": "The permission was removed.",
-    "logged-out": "You are logged out.",
-    "admin-made": "The administrator was created. Log in as this user.",
-    "logged-out-here": "You are logged out at this member only. The other members accept the session until it expires.",
+    "instance-saved": N_("The instance was changed."),
+    "instances-changed": N_("The selected instances were changed."),
+    "instance-removed": N_("The instance was deregistered."),
+    "service-saved": N_("The service was saved."),
+    "service-removed": N_("The service was removed."),
+    "service-healed": N_("The members exchange the service now. Compare again in a moment."),
+    "cluster-saved": N_("The health checks of the cluster were saved."),
+    "switch-saved": N_("The switch was set, on all members."),
+    "namespace-saved": N_("The namespace was saved."),
+    "namespace-removed": N_("The namespace was removed; its services stay."),
+    "user-saved": N_("The user was saved."),
+    "user-removed": N_("The user was removed, and its tokens ended."),
+    "role-saved": N_("The role was assigned."),
+    "role-removed": N_("The role was removed."),
+    "permission-saved": N_("The permission was granted."),
+    "permission-removed": N_("The permission was removed."),
+    "logged-out": N_("You are logged out."),
+    "admin-made": N_("The administrator was created. Log in as this user."),
+    "logged-out-here": N_(
+        "You are logged out at this member only. The other members accept the session until it expires."
+    ),
 }
 """The first sentence of the page that follows a change."""
-_STEPS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s"))
+UNITS = N_("d h min s ms")
+"""The units of ages, the largest first."""
+_STEPS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 _FEW = 10
 NONE = "\N{EN DASH}"
 
 
-def age_text(age_ms: float | None) -> str:
+def age_text(age_ms: float | None, texts: Texts = ENGLISH_TEXTS) -> str:
     """Return a time span in one unit, such as ``12 s``; below ten units with one digit after the point."""
     if age_ms is None:
         return NONE
-    for unit_ms, unit in _STEPS:
+    units = texts.gettext(UNITS).split()
+    for unit_ms, unit in zip(_STEPS_MS, units, strict=False):
         if age_ms >= unit_ms:
             count = age_ms / unit_ms
-            return f"{count:.1f} {unit}" if count < _FEW and unit == "s" else f"{count:.0f} {unit}"
-    return f"{max(age_ms, 0):.0f} ms"
+            return f"{count:.1f} {unit}" if count < _FEW and unit_ms == _STEPS_MS[-1] else f"{count:.0f} {unit}"
+    return f"{max(age_ms, 0):.0f} {units[-1]}"
 
 
 def number_text(value: float | None) -> str:

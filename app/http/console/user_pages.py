@@ -5,10 +5,11 @@ from typing import Any
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import ConsolePage, form_route, page_route
+from app.languages.catalogues import N_
 
 USERS, ROLES, PERMISSIONS = "/v1/auth/users", "/v1/auth/roles", "/v1/auth/permissions"
 PAGE = {"pageNo": 1, "pageSize": 500}
-ACTIONS = {"r": "read", "w": "write", "rw": "read and write"}
+ACTIONS = {"r": N_("read"), "w": N_("write"), "rw": N_("read and write")}
 
 
 @page_route("/console/users")
@@ -25,7 +26,7 @@ def _users(page: ConsolePage, refusal: ApiRefusal | None = None) -> Reply:
     permissions = page.api.get(PERMISSIONS, **PAGE)["pageItems"]
     return page.show(
         "users.html",
-        "Users",
+        page.gettext("Users"),
         status=refusal.status if refusal else 200,
         nav="users",
         users=[{"name": one["username"], "roles": roles.get(one["username"], [])} for one in found["pageItems"]],
@@ -85,23 +86,25 @@ def ask_to_remove(page: ConsolePage) -> Reply:
     name, role, resource = page.text("name"), page.text("role"), page.text("resource")
     fields = {"name": name, "role": role, "resource": resource, "action": page.text("action")}
     if resource:
-        question = f"Take the permission for {resource} from the role {role}?"
-        advice = "It ends at once on all members, for calls and for connections."
+        question = page.gettext(
+            "Take the permission for %(resource)s from the role %(role)s?", resource=resource, role=role
+        )
+        advice = page.gettext("It ends at once on all members, for calls and for connections.")
     elif role:
-        question = f"Take the role {role} from {name}?"
-        advice = "What only this role permits ends at once on all members."
+        question = page.gettext("Take the role %(role)s from %(name)s?", role=role, name=name)
+        advice = page.gettext("The permissions of this role end at once on all members.")
     else:
-        question = f"Remove the user {name}?"
-        advice = "The user's tokens end at once on all members."
+        question = page.gettext("Remove the user %(name)s?", name=name)
+        advice = page.gettext("The tokens of the user end at once on all members.")
     return page.show(
         "confirm.html",
-        "Remove?",
+        page.gettext("Remove?"),
         nav="users",
         question=question,
         advice=advice,
         action=page.url("/console/users/remove"),
         fields=fields,
-        word="Remove",
+        word=page.gettext("Remove"),
         back=page.url("/console/users"),
     )
 
@@ -123,7 +126,7 @@ def remove(page: ConsolePage) -> Reply:
 @page_route("/console/password")
 def own_password(page: ConsolePage) -> Reply:
     """Show the form for the user's own password."""
-    return page.show("password.html", "Your password", problem="")
+    return page.show("password.html", page.gettext("Your password"), problem="")
 
 
 @form_route("/console/password")
@@ -134,5 +137,5 @@ def set_own_password(page: ConsolePage) -> Reply:
     try:
         page.api.send("PUT", f"{USERS}/password", oldPassword=old, newPassword=new)
     except ApiRefusal as refusal:
-        return page.show("password.html", "Your password", status=refusal.status, problem=refusal.text)
+        return page.show("password.html", page.gettext("Your password"), status=refusal.status, problem=refusal.text)
     return page.go("/console/login")

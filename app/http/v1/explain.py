@@ -98,7 +98,7 @@ def explain(call: Call, services: Services) -> Answer:
                 "clusterName": asked.cluster,
             },
             "askedAt": own,
-            "verdict": [*verdict, *elsewhere_words([one for one in elsewhere if one.is_held])],
+            "verdict": [*verdict, *elsewhere_words([(one.service, one.cluster) for one in elsewhere if one.is_held])],
             "differences": differences,
             "notAnswered": silent,
             "otherKinds": other_kinds,

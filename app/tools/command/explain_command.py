@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any
 
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import (
     AccessError,
     access_of,
@@ -94,16 +95,26 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
         with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
             reply = client.get(EXPLAIN, wanted)
     except Refused as error:
-        hint = f". Give --user NAME, {USER_VARIABLE} or {TOKEN_VARIABLE}" if error.status in (401, 403) else ""
-        raise AccessError(f"{server} refuses it: {error}{hint}") from None
+        is_login_needed = error.status in (401, 403)
+        names = {"user": USER_VARIABLE, "token": TOKEN_VARIABLE}
+        hint = gettext(". Give --user NAME, %(user)s or %(token)s", **names) if is_login_needed else ""
+        raise AccessError(
+            gettext("%(server)s refuses it: %(error)s%(hint)s", server=server, error=error, hint=hint)
+        ) from None
     except CallError as error:
-        text = f"{server} does not answer: {error}. Name a running server: --server URL, {SERVER_VARIABLE}, or cli.toml"
+        text = gettext(
+            "%(server)s does not answer: %(error)s. Name a running server: --server URL, "
+            "%(server_variable)s, or cli.toml",
+            server=server,
+            error=error,
+            server_variable=SERVER_VARIABLE,
+        )
         raise AccessError(text) from None
     with suppress(CallError):
         answer = reply.json()
         if isinstance(answer, dict) and isinstance(answer.get("members"), dict):
             return answer
-    raise AccessError(f"{server} gave an answer that no Rollcall member gives")
+    raise AccessError(gettext("%(server)s gave an answer that no Rollcall member gives", server=server))
 
 
 def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:

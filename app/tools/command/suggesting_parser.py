@@ -4,18 +4,29 @@ import argparse
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
+from app.languages.command_texts import gettext
+from app.tools.command.help_texts import TranslatedHelp, refusal_text
+
 ALIKE_MAX, ALIKE_MIN = 2, 0.7
 
 
 class SuggestingParser(argparse.ArgumentParser):
     """A parser whose refusals are one line, which suggests similar words and names the help.
 
-    Parsers of its commands are of this class, too.
+    Parsers of its commands are of this class, too. The help is in the language of the user.
     """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **({"formatter_class": TranslatedHelp} | options))
 
     def error(self, message: str) -> NoReturn:
         """Print the message and where the help is as one line, and exit with code 2."""
-        self.exit(2, f"{self.prog}: {message.rstrip('.')}. See `{self.prog} --help`\n".replace("?. See", "? See"))
+        text = gettext(
+            "%(program)s: %(problem)s. See `%(program)s --help`",
+            program=self.prog,
+            problem=refusal_text(message).rstrip("."),
+        )
+        self.exit(2, text.replace("?. See", "? See").replace("？。", "？") + "\n")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse; refuse an argument that no option or command has.
@@ -27,8 +38,9 @@ class SuggestingParser(argparse.ArgumentParser):
             wrong = [one for one in extra if one.startswith("-")] or extra
             known = [one for one in self._option_string_actions if one.startswith("--")]
             word = wrong[0].partition("=")[0]
-            what = "unknown option" if word.startswith("-") else "unexpected argument"
-            self.error(f"{what} {word}{did_you_mean(word, known) if word.startswith('-') else ''}")
+            if word.startswith("-"):
+                self.error(gettext("unknown option %(option)s", option=word) + did_you_mean(word, known))
+            self.error(gettext("unexpected argument %(argument)s", argument=word))
         return options, extra
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -36,7 +48,7 @@ class SuggestingParser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         if isinstance(action.choices, Mapping):  # the commands, by name
-            self.error(f"unknown command {value}{did_you_mean(str(value), action.choices)}")
+            self.error(gettext("unknown command %(name)s", name=value) + did_you_mean(str(value), action.choices))
         super()._check_value(action, value)
 
 
@@ -61,4 +73,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, listed, ALIKE_MAX, ALIKE_MIN) or [
         one for one in listed if one.startswith(word)
     ]
-    return f"; did you mean {' or '.join(near[:ALIKE_MAX])}?" if near else ""
+    if not near:
+        return ""
+    if len(near) == 1:
+        return gettext("; did you mean %(word)s?", word=near[0])
+    return gettext("; did you mean %(word)s or %(other)s?", word=near[0], other=near[1])

@@ -63,7 +63,7 @@ function countPicks() {
   all.hidden = false;
   all.checked = count > 0 && count === boxes().length;
   all.indeterminate = count > 0 && !all.checked;
-  said.textContent = count ? count + " selected:" : "With the selected:";
+  said.textContent = count ? said.dataset.some.replace("{}", count) : said.dataset.none;
 }
 
 document.addEventListener("change", (event) => {
@@ -89,16 +89,17 @@ function restore(region, kept) {
 
 // --- ages that go on -----------------------------------------------------------------------------
 
-const UNITS = [[86400000, "d"], [3600000, "h"], [60000, "min"], [1000, "s"]];
+const UNITS = body.dataset.units.split(" "); // the largest first, in the language of the page
+const STEPS_MS = [86400000, 3600000, 60000, 1000];
 
 function ageText(ageMs) {
-  for (const [unitMs, unit] of UNITS) {
+  for (const [number, unitMs] of STEPS_MS.entries()) {
     if (ageMs >= unitMs) {
       const count = ageMs / unitMs;
-      return (unit === "s" && count < 10 ? count.toFixed(1) : Math.floor(count)) + "\u00a0" + unit;
+      return (unitMs === 1000 && count < 10 ? count.toFixed(1) : Math.floor(count)) + "\u00a0" + UNITS[number];
     }
   }
-  return Math.max(Math.round(ageMs), 0) + "\u00a0ms";
+  return Math.max(Math.round(ageMs), 0) + "\u00a0" + UNITS.at(-1);
 }
 
 setInterval(() => {
@@ -149,7 +150,7 @@ async function refresh() {
     }
     show("on", "");
   } catch (error) {
-    show("off", "This page may be out of date");
+    show("off", said.dataset.old);
   }
 }
 
@@ -170,7 +171,7 @@ function follow() {
   source.onerror = () => {
     if (!source || source.readyState !== EventSource.CLOSED) return;
     // The member refused the stream: it restarts, or as many pages follow it as it serves.
-    show("off", "Not live");
+    show("off", said.dataset.off);
     source = null;
     setTimeout(follow, RETRY_MS);
   };

@@ -2,6 +2,7 @@
 
 import argparse
 
+from app.languages.command_texts import gettext
 from app.naming.model.ip_addresses import host_port, is_same_ip, read_ip
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.registry_client import RegistryClient, Row
@@ -69,9 +70,22 @@ def find_instance(options: argparse.Namespace, client: RegistryClient) -> Row:
             return one
     if there:
         clusters = ", ".join(sorted({str(one.get("clusterName")) for one in there}))
-        where = "in" if options.cluster is None else f"not in cluster {options.cluster}, but in"
-        raise CommandError(ExitCode.NOT_FOUND, f"{shown_instance(options)} is {where} {clusters}: give --cluster")
+        values = {"instance": shown_instance(options), "clusters": clusters}
+        if options.cluster is None:
+            text = gettext("%(instance)s is in %(clusters)s: give --cluster", **values)
+        else:
+            text = gettext(
+                "%(instance)s is not in cluster %(cluster)s, but in %(clusters)s: give --cluster",
+                cluster=options.cluster,
+                **values,
+            )
+        raise CommandError(ExitCode.NOT_FOUND, text)
     names = ", ".join(f"{host_port(str(one.get('ip')), one.get('port'))}" for one in rows[:NAMES_MAX])
-    more = f" and {len(rows) - NAMES_MAX} more" if len(rows) > NAMES_MAX else ""
-    text = f"{shown_instance(options)} is not registered; there are: {names or 'none'}{more}"
+    more = gettext(" and %(count)s more", count=len(rows) - NAMES_MAX) if len(rows) > NAMES_MAX else ""
+    text = gettext(
+        "%(shown_instance)s is not registered; there are: %(names)s%(more)s",
+        shown_instance=shown_instance(options),
+        names=names or "none",
+        more=more,
+    )
     raise CommandError(ExitCode.NOT_FOUND, text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.terminal_table import Cell, Column, print_table
 from app.tools.printable import json_text, printable, write_note, yaml_text
 
@@ -76,6 +77,7 @@ def print_list(
         sys.stdout.writelines(f"{printable(one)}\n" for one in names())
     else:
         printed = print_table(columns, rows, wide=options.output == OutputFormat.WIDE)
-        more = [*printed.left_out, *(["texts that are cut"] if printed.has_cut else [])]
+        more = [*printed.left_out, *([gettext("texts that are cut")] if printed.has_cut else [])]
         if more:
-            write_note(f"{options.command}: -o wide also shows: {', '.join(more)}")
+            text = gettext("%(command)s: -o wide also shows: %(more)s", command=options.command, more=", ".join(more))
+            write_note(text)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import Access, parse_url
 from app.tools.command.asking.exits import CommandError, ExitCode, StoppedByServer
 from app.tools.command.asking.server_connection import (
@@ -123,7 +124,12 @@ class RegistryClient:
         if reply.status in (401, 403):
             raise CommandError(
                 ExitCode.REFUSED,
-                f"{self.server} does not accept user {printable(self._access.user)} with this password: {_said(reply)}",
+                gettext(
+                    "%(server)s does not accept user %(user)s with this password: %(reply)s",
+                    server=self.server,
+                    user=printable(self._access.user),
+                    reply=_said(reply),
+                ),
             )
         answer = self._value(LOGIN, self._checked(reply))
         token = answer.get("accessToken") if isinstance(answer, dict) else None
@@ -150,8 +156,14 @@ class RegistryClient:
         except NoServerAnswer as error:
             raise CommandError(
                 ExitCode.NO_SERVER,
-                f"{self.server} does not answer: {error}. Name a running server: --server URL, {SERVER_VARIABLE}, or "
-                f"`server` in {self._config_file}",
+                gettext(
+                    "%(server)s does not answer: %(error)s. Name a running server: --server URL, "
+                    "%(server_variable)s, or `server` in %(config_file)s",
+                    server=self.server,
+                    error=error,
+                    server_variable=SERVER_VARIABLE,
+                    config_file=self._config_file,
+                ),
             ) from None
 
     def _checked(self, reply: ServerReply) -> ServerReply:
@@ -175,15 +187,31 @@ class RegistryClient:
             case 404 | 501:
                 raise CommandError(
                     ExitCode.FAILED,
-                    f"{self.server} has no such call: is it a Rollcall member, and --context-path right?",
+                    gettext(
+                        "%(server)s has no such call: is it a Rollcall member, and --context-path right?",
+                        server=self.server,
+                    ),
                 )
             case 409:
                 raise StoppedByServer(said)
             case 429 | 503:
                 raise CommandError(
-                    ExitCode.NO_SERVER, f"{self.server} does not serve now: {said}. Try another server, or again later"
+                    ExitCode.NO_SERVER,
+                    gettext(
+                        "%(server)s does not serve now: %(said)s. Try another server, or again later",
+                        server=self.server,
+                        said=said,
+                    ),
                 )
-        raise CommandError(ExitCode.FAILED, f"{self.server} refused the request with status {status}: {said}")
+        raise CommandError(
+            ExitCode.FAILED,
+            gettext(
+                "%(server)s refused the request with status %(status)s: %(said)s",
+                server=self.server,
+                status=status,
+                said=said,
+            ),
+        )
 
     def _refusal(self, said: str) -> str:
         if said == NOT_PERMITTED:
@@ -203,8 +231,10 @@ class RegistryClient:
 
     def unusable(self, path: str) -> CommandError:
         """Return the error of an answer that lacks an expected part."""
-        text = (
-            f"{self.server}{path} gave an answer that no Rollcall member gives: is it one, and is --context-path right?"
+        text = gettext(
+            "%(server)s%(path)s gave an answer that no Rollcall member gives: is it one, and is --context-path right?",
+            server=self.server,
+            path=path,
         )
         return CommandError(ExitCode.FAILED, text)
 
@@ -288,7 +318,11 @@ class RegistryClient:
     def no_service(self, service: str) -> CommandError:
         """Return the error for a service that does not exist, with similar names."""
         self.check_namespace()
-        text = f"there is no service {printable(service)} in namespace {printable(self.namespace)}"
+        text = gettext(
+            "there is no service %(service)s in namespace %(namespace)s",
+            service=printable(service),
+            namespace=printable(self.namespace),
+        )
         return CommandError(ExitCode.NOT_FOUND, f"{text}{self._alike(service)}")
 
     def check_namespace(self) -> None:
@@ -305,7 +339,12 @@ class RegistryClient:
         if self.namespace not in ("", *known):
             names = printable(", ".join(known))[:ALIKE_CHARS_MAX]
             raise CommandError(
-                ExitCode.NOT_FOUND, f"there is no namespace {printable(self.namespace)}; there are: {names}"
+                ExitCode.NOT_FOUND,
+                gettext(
+                    "there is no namespace %(namespace)s; there are: %(names)s",
+                    namespace=printable(self.namespace),
+                    names=names,
+                ),
             )
 
     def _alike(self, service: str) -> str:

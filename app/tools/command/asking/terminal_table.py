@@ -9,9 +9,10 @@ import os
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from app.languages.command_texts import gettext
 from app.tools.printable import printable
 
 PIPE_COLUMNS = 100_000
@@ -71,6 +72,7 @@ def print_table(
     """
     from rich.cells import cell_len
 
+    columns = [replace(one, head=gettext(one.head)) for one in columns]
     on_terminal = sys.stdout.isatty()
     room = max(shutil.get_terminal_size().columns, COLUMNS_MIN) if on_terminal and not wide else PIPE_COLUMNS
     listed = [[_cell(one) for one in row] for row in rows]
@@ -165,9 +167,11 @@ def _write(
 
 def print_fields(fields: Iterable[tuple[str, str]]) -> None:
     """Print names and values, one a line."""
-    listed = [(name, printable(value)) for name, value in fields]
-    width = max((len(name) for name, _ in listed), default=0)
-    sys.stdout.writelines(f"{name + ':':<{width + 1}} {value}\n" for name, value in listed)
+    from rich.cells import cell_len
+
+    listed = [(f"{gettext(name)}:", printable(value)) for name, value in fields]
+    width = max((cell_len(name) for name, _ in listed), default=0)
+    sys.stdout.writelines(f"{name}{' ' * (width - cell_len(name))} {value}\n" for name, value in listed)
 
 
 def _is_number(text: str) -> bool:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, OutputFormat, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
@@ -48,7 +49,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if options.client and options.service:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "CLIENT and --service exclude each other: give one")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("CLIENT and --service exclude each other: give one"))
     if options.client:
         return _one(options, client)
     return _of_service(options, client) if options.service else _all(options, client)
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 def _all(options: argparse.Namespace, client: RegistryClient) -> int:
     told = _of_cluster(options, client)
     if not told and not is_data(options):
-        say(options, "no clients: nobody publishes anything, nor is connected")
+        say(options, gettext("no clients: nobody publishes anything, nor is connected"))
         return ExitCode.DONE
     print_list(
         options,
@@ -70,7 +71,12 @@ def _all(options: argparse.Namespace, client: RegistryClient) -> int:
         ),
     )
     if len(told) > options.limit and options.output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        say(options, f"{options.limit} of {len(told)} clients; --limit {len(told)} shows all")
+        say(
+            options,
+            gettext(
+                "%(limit)s of %(count)s clients; --limit %(count)s shows all", limit=options.limit, count=len(told)
+            ),
+        )
     return ExitCode.DONE
 
 
@@ -88,9 +94,15 @@ def _of_cluster(options: argparse.Namespace, client: RegistryClient) -> list[dic
         if len(rows) < ROWS_MAX:
             break
     else:
-        say(options, f"only the first {len(listed)} clients are listed")
+        say(options, gettext("only the first %(count)s clients are listed", count=len(listed)))
     if silent:
-        say(options, f"no answer from {', '.join(sorted(silent))}: of its clients only those that publish are listed")
+        say(
+            options,
+            gettext(
+                "no answer from %(silent)s: of its clients only those that publish are listed",
+                silent=", ".join(sorted(silent)),
+            ),
+        )
     return listed
 
 
@@ -144,11 +156,14 @@ def _one(options: argparse.Namespace, client: RegistryClient) -> int:
     connected = client.find(CLUSTER_CLIENT, wanted)
     member = connected.get("client") if isinstance(connected, dict) else None
     if published is None and member is None:
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no client {options.client}; `rollcall clients` lists all")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            gettext("there is no client %(value)s; `rollcall clients` lists all", value=options.client),
+        )
     if isinstance(connected, dict):
         subscribed = [_subscription(one) for one in client.rows(CLUSTER_CLIENT, connected.get("subscribed"))]
         if member is None and not options.client.endswith((EPHEMERAL, PERSISTENT)):
-            say(options, "its subscriptions are not known: the member that it is connected to did not answer")
+            say(options, gettext("its subscriptions are not known: the member that it is connected to did not answer"))
     else:
         # An address over HTTP has no connection that could be subscribed.
         subscribed = client.rows(CLIENTS, client.find(f"{CLIENTS}/subscribe/list", wanted) or [])
@@ -186,7 +201,7 @@ def _place(instance: object) -> str:
 def _of_service(options: argparse.Namespace, client: RegistryClient) -> int:
     wanted: dict[str, str | int] = {"namespaceId": client.namespace, "serviceName": options.service}
     if not client.instances(options.service):
-        say(options, f"{options.service} has no instances")
+        say(options, gettext("%(service)s has no instances", service=options.service))
     path = f"{CLIENTS}/service"
     publishers = client.rows(path, client.get(f"{path}/publisher/list", wanted))
     found = client.find(CLUSTER_SUBSCRIBERS, wanted)
@@ -195,9 +210,15 @@ def _of_service(options: argparse.Namespace, client: RegistryClient) -> int:
         connected = [one for one in everyone if one.get("over") == "gRPC"]
         over_udp: list[Row] = [{**one, "addrStr": address_of(one)} for one in everyone if one.get("over") == "UDP"]
         if silent := found.get("notAnswered"):
-            say(options, f"subscribers at {', '.join(map(str, silent))} are left out: no answer")
+            say(
+                options,
+                gettext("subscribers at %(silent)s are left out: no answer", silent=", ".join(map(str, silent))),
+            )
         if len(everyone) < int(found.get("count") or 0):
-            say(options, f"{len(everyone)} of {found['count']} subscribers are listed")
+            say(
+                options,
+                gettext("%(count)s of %(total)s subscribers are listed", count=len(everyone), total=found["count"]),
+            )
     else:  # a real Nacos
         connected = client.rows(path, client.get(f"{path}/subscriber/list", wanted))
         over_udp = _over_udp(options, client)
@@ -228,7 +249,7 @@ def _over_udp(options: argparse.Namespace, client: RegistryClient) -> list[Row]:
     except CommandError as error:
         if error.code is not ExitCode.REFUSED:
             raise
-        say(options, f"subscribers over UDP are left out: {error}")
+        say(options, gettext("subscribers over UDP are left out: %(error)s", error=error))
         return []
     # The server looks for services whose names contain the text.
     return [one for one in found if text_of(one, "serviceName") == "@@".join(full)]

@@ -3,6 +3,8 @@
 import argparse
 import time
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import positive_duration_s
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.instance_argument import (
@@ -55,12 +57,14 @@ def _within_s(text: str) -> float:
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if options.node:
         if options.service is not None:
-            raise CommandError(ExitCode.WRONG_OPTIONS, "--node drains the server itself: leave SERVICE and IP:PORT out")
+            raise CommandError(
+                ExitCode.WRONG_OPTIONS, gettext("--node drains the server itself: leave SERVICE and IP:PORT out")
+            )
         return _node(options, client)
     if options.undo or options.status:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "--undo and --status go with --node")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("--undo and --status go with --node"))
     if options.service is None or options.instance is None:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "name an instance, SERVICE IP:PORT, or give --node")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("name an instance, SERVICE IP:PORT, or give --node"))
     return _instance(options, client)
 
 
@@ -80,11 +84,11 @@ def _instance(options: argparse.Namespace, client: RegistryClient) -> int:
     else:
         print_fields(
             (
-                ("instance", shown_instance(options)),
-                ("state", text_of(answer, "state")),
-                ("took", f"{text_of(answer, 'tookMs')} ms"),
-                ("subscribers", text_of(answer, "subscribers", "0")),
-                ("still behind", text_of(answer, "behind", "0")),
+                (N_("instance"), shown_instance(options)),
+                (N_("state"), text_of(answer, "state")),
+                (N_("took"), f"{text_of(answer, 'tookMs')} ms"),
+                (N_("subscribers"), text_of(answer, "subscribers", "0")),
+                (N_("still behind"), text_of(answer, "behind", "0")),
             )
         )
     return _code(options, answer)
@@ -93,9 +97,9 @@ def _instance(options: argparse.Namespace, client: RegistryClient) -> int:
 def _code(options: argparse.Namespace, answer: Row) -> int:
     late = answer.get("notAnswered")
     for address in late if isinstance(late, list) else ():
-        say(options, f"{address} did not answer: its subscribers may not know yet")
+        say(options, gettext("%(address)s did not answer: its subscribers may not know yet", address=address))
     if not answer["isOver"]:
-        say(options, "it is still under way; the same command follows it")
+        say(options, gettext("it is still under way; the same command follows it"))
         return ExitCode.NOT_ALL
     return ExitCode.NOT_ALL if late or answer.get("behind") else ExitCode.DONE
 
@@ -113,14 +117,14 @@ def _node(options: argparse.Namespace, client: RegistryClient) -> int:
     is_draining = answer["draining"]
     print_fields(
         (
-            ("server", client.server),
-            ("draining", "yes" if is_draining else "no"),
-            ("state", text_of(answer, "state")),
-            ("connected clients", text_of(answer, "sdkConnections")),
-            ("unsent keys", text_of(answer, "unsentKeys")),
-            ("handed over", "yes" if answer.get("handedOver") is True else "no"),
+            (N_("server"), client.server),
+            (N_("draining"), gettext("yes") if is_draining else gettext("no")),
+            (N_("state"), text_of(answer, "state")),
+            (N_("connected clients"), text_of(answer, "sdkConnections")),
+            (N_("unsent keys"), text_of(answer, "unsentKeys")),
+            (N_("handed over"), gettext("yes") if answer.get("handedOver") is True else gettext("no")),
         )
     )
     if is_draining and answer.get("handedOver") is not True:
-        say(options, "`rollcall drain --node --status` shows when everything is handed over")
+        say(options, gettext("`rollcall drain --node --status` shows when everything is handed over"))
     return ExitCode.DONE

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import positive_duration_s
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.instance_argument import address_argument
@@ -73,14 +74,16 @@ def _place(text: str) -> tuple[str, int | None]:
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if options.namespace and options.all_namespaces:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "--namespace and --all-namespaces exclude each other: give one")
+        raise CommandError(
+            ExitCode.WRONG_OPTIONS, gettext("--namespace and --all-namespaces exclude each other: give one")
+        )
     if options.follow and options.output not in (OutputFormat.TABLE, OutputFormat.JSON):
-        raise CommandError(ExitCode.WRONG_OPTIONS, "--follow prints lines, or with -o json lines of JSON")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("--follow prints lines, or with -o json lines of JSON"))
     events, answer = _read(client, _wanted(options), options.limit)
     if options.follow:
         return _Follower(options, client).run(events)
     if not events and not is_data(options):
-        say(options, "no such events")
+        say(options, gettext("no such events"))
     else:
         print_list(
             options,
@@ -90,7 +93,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
             map(_cells, reversed(events)),
         )
     if answer.get("more") is True and len(events) >= options.limit:
-        say(options, f"older events were left out; --limit {options.limit * 10} shows more")
+        say(options, gettext("older events were left out; --limit %(limit)s shows more", limit=options.limit * 10))
     return _tell_gaps(options, answer)
 
 
@@ -132,17 +135,20 @@ def _at_ms(one: Row) -> int:
 def _tell_gaps(options: argparse.Namespace, answer: Row) -> int:
     """Say what may be missing, and return the exit code."""
     for one in answer.get("otherKinds") or ():
-        say(options, f"{one} is a member of another kind, and cannot be asked")
+        say(options, gettext("%(value)s is a member of another kind, and cannot be asked", value=one))
     silent = answer.get("notAnswered") or ()
     for one in silent:
-        say(options, f"{one} did not answer: its events are missing")
+        say(options, gettext("%(value)s did not answer: its events are missing", value=one))
     members = answer.get("members")
     for address, facts in sorted(members.items()) if isinstance(members, dict) else ():
         since = facts.get("sinceMs") if isinstance(facts, dict) else None
         times = [one for kind, one in (since or {}).items() if kind in (options.kind or KINDS) and isinstance(one, int)]
         taken = answer.get("takenMs")
         if times and options.since and isinstance(taken, int) and max(times) > taken - options.since * 1_000:
-            say(options, f"{address} remembers all only since {_at(max(times))}")
+            say(
+                options,
+                gettext("%(address)s remembers all only since %(times)s", address=address, times=_at(max(times))),
+            )
     return ExitCode.NOT_ALL if silent else ExitCode.DONE
 
 
@@ -201,7 +207,7 @@ class _Follower:
         except CommandError as error:
             if error.code is not ExitCode.NO_SERVER:
                 raise
-            say(self._options, f"{error} -- retrying")
+            say(self._options, gettext("%(error)s -- retrying", error=error))
             self._pause.wait(LOOK_ANYWAY_S)
             return
         self._print(rows)

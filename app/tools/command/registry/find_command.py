@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, OutputFormat, is_data, print_list
 from app.tools.command.asking.registry_client import DEFAULT_PREFIX, RegistryClient, Row
@@ -48,12 +49,17 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if not options.text and not options.state:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "nothing to find: give an address, a text or --state")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("nothing to find: give an address, a text or --state"))
     if options.namespace and options.all_namespaces:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "--namespace and --all-namespaces exclude each other: give one")
+        raise CommandError(
+            ExitCode.WRONG_OPTIONS, gettext("--namespace and --all-namespaces exclude each other: give one")
+        )
     found = SearchedPages(options, client)
     if not found.instances and not found.services:
-        raise CommandError(ExitCode.NOT_FOUND, f"nothing in {found.where} fits {options.text or options.state}")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            gettext("nothing in %(where)s fits %(state)s", where=found.where, state=options.text or options.state),
+        )
     if not found.instances and options.output in (OutputFormat.TABLE, OutputFormat.WIDE):
         _tell(options, found)
         return ExitCode.DONE
@@ -118,8 +124,8 @@ def _cells(one: Row) -> tuple[str | Cell, ...]:
         Cell(text_of(one, "serviceName").removeprefix(DEFAULT_PREFIX), Tone.NAME),
         address_of(one),
         text_of(one, "clusterName"),
-        flag_cell(one.get("healthy"), "healthy", "UNHEALTHY"),
-        flag_cell(one.get("enabled"), "yes", "no"),
+        flag_cell(one.get("healthy"), gettext("healthy"), gettext("UNHEALTHY")),
+        flag_cell(one.get("enabled"), gettext("yes"), gettext("no")),
         Cell(metadata_text(one.get("metadata")), Tone.FAINT),
     )
 
@@ -129,8 +135,15 @@ def _tell(options: argparse.Namespace, found: SearchedPages) -> None:
     sys.stdout.flush()
     if found.count > len(found.instances):
         count = found.count if found.complete else f"over {found.count}"
-        say(options, f"{len(found.instances)} of {count} instances; --limit shows more, a longer text finds fewer")
+        say(
+            options,
+            gettext(
+                "%(count)s of %(total)s instances; --limit shows more, a longer text finds fewer",
+                count=len(found.instances),
+                total=count,
+            ),
+        )
     if found.services:
         names = [text_of(one, "serviceName").removeprefix(DEFAULT_PREFIX) for one in found.services]
         more = f" and {found.service_count - len(names)} more" if found.service_count > len(names) else ""
-        say(options, f"services with this in their name: {', '.join(names)}{more}")
+        say(options, gettext("services with this in their name: %(names)s%(more)s", names=", ".join(names), more=more))

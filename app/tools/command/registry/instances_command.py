@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Iterable
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
@@ -47,13 +48,20 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
         if not rows:
             raise CommandError(
                 ExitCode.NOT_FOUND,
-                f"{options.service} has no instances in a cluster {options.cluster}; it has some in: "
-                f"{', '.join(clusters) or 'none'}",
+                gettext(
+                    "%(service)s has no instances in a cluster %(cluster)s; it has some in: %(clusters)s",
+                    service=options.service,
+                    cluster=options.cluster,
+                    clusters=", ".join(clusters) or gettext("none"),
+                ),
             )
     if options.unhealthy:
         rows = [one for one in rows if one.get("healthy") is not True]
     if not rows and not is_data(options):
-        say(options, f"{options.service} has no {'unhealthy ' if options.unhealthy else ''}instances")
+        if options.unhealthy:
+            say(options, gettext("%(service)s has no unhealthy instances", service=options.service))
+        else:
+            say(options, gettext("%(service)s has no instances", service=options.service))
         return ExitCode.DONE
     shown = () if is_data(options) else rows
     beating = dict.fromkeys(one.get("namespaceId") for one in shown if one.get("ephemeral") is True)
@@ -77,7 +85,9 @@ def _everywhere(options: argparse.Namespace, client: RegistryClient) -> list[Row
     """
     found = {one: client.instances_in(one, options.service) for one in client.all_namespaces()}
     if all(rows is None for rows in found.values()):
-        raise CommandError(ExitCode.NOT_FOUND, f"no namespace has a service {options.service}")
+        raise CommandError(
+            ExitCode.NOT_FOUND, gettext("no namespace has a service %(service)s", service=options.service)
+        )
     return [{**one, "namespaceId": namespace} for namespace, rows in found.items() for one in rows or ()]
 
 
@@ -99,7 +109,13 @@ def _beat_ages(
         if not isinstance(told, dict) or not isinstance(told.get("beats"), list):
             continue  # a real Nacos, which does not tell
         if told.get("answered") is not True:
-            say(options, f"last beats are not known: {text_of(told, 'member')}, which counts them, did not answer")
+            say(
+                options,
+                gettext(
+                    "last beats are not known: %(member)s, which counts them, did not answer",
+                    member=text_of(told, "member"),
+                ),
+            )
         for one in client.rows(BEATS, told["beats"]):
             ages[_place({**one, "namespaceId": namespace})] = one.get("ageMs")
     return ages
@@ -110,10 +126,10 @@ def _cells(row: Row, age_ms: object) -> tuple[str | Cell, ...]:
     return (
         Cell(address_of(row), Tone.NAME),
         text_of(row, "clusterName"),
-        flag_cell(row.get("healthy"), "healthy", "UNHEALTHY"),
-        flag_cell(row.get("enabled"), "yes", "no"),
+        flag_cell(row.get("healthy"), gettext("healthy"), gettext("UNHEALTHY")),
+        flag_cell(row.get("enabled"), gettext("yes"), gettext("no")),
         weight_text(row),
-        "ephemeral" if is_ephemeral else "persistent",
-        f"{age_text(age_ms)} ago" if is_ephemeral and isinstance(age_ms, int) else "-",
+        gettext("ephemeral") if is_ephemeral else gettext("persistent"),
+        gettext("%(age)s ago", age=age_text(age_ms)) if is_ephemeral and isinstance(age_ms, int) else "-",
         Cell(metadata_text(row.get("metadata")), Tone.FAINT),
     )

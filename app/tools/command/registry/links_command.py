@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import ExitCode
 from app.tools.command.asking.output import LISTS, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
@@ -51,7 +52,12 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     for one in told:
         for name in ("error", "refusal"):
             if why := text_of(one, name, ""):
-                say(options, f"{one['member']}, link {text_of(one, 'name')}: {why}")
+                say(
+                    options,
+                    gettext(
+                        "%(member)s, link %(name)s: %(why)s", member=one["member"], name=text_of(one, "name"), why=why
+                    ),
+                )
     return ExitCode.NOT_ALL if any(_is_silent(one) for one in told) else ExitCode.DONE
 
 
@@ -60,8 +66,8 @@ def _is_silent(one: Row) -> bool:
 
 
 def _cells(one: dict[str, Any]) -> tuple[str | Cell, ...]:
-    state = Cell("silent", Tone.BAD) if _is_silent(one) else Cell("heard", Tone.GOOD)
+    state = Cell(gettext("silent"), Tone.BAD) if _is_silent(one) else Cell(gettext("heard"), Tone.GOOD)
     if not one.get("cluster"):
-        state = Cell("not heard yet", Tone.ODD)
+        state = Cell(gettext("not heard yet"), Tone.ODD)
     names = ("cluster", "server", "part", "services", "instances", "staleInstances", "sentInstances", "refused")
     return Cell(text_of(one, "name"), Tone.NAME), text_of(one, "member"), state, *(text_of(one, name) for name in names)

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import AccessError, access_of, parse_url, server_of
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, print_list
@@ -106,7 +107,7 @@ def _cells(one: dict[str, Any], *, is_asked: bool) -> tuple[str | Cell, ...]:
     if not is_asked:
         return cells
     absence = one["plannedAbsence"]
-    status = "left" if absence == "left" else text_of(one, "status", "no answer")
+    status = "left" if absence == "left" else text_of(one, "status", gettext("no answer"))
     return (
         *cells,
         Cell(status, Tone.ODD if absence else _TONES.get(status, Tone.BAD)),

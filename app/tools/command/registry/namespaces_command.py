@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, is_data, print_data, print_list
 from app.tools.command.asking.registry_client import CATALOG_SERVICES, NAMESPACES, PUBLIC, RegistryClient
@@ -35,7 +36,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if options.create is not None:
         return _create(options, client)
     if options.name or options.description:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "--name and --description go with --create")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("--name and --description go with --create"))
     if options.remove is not None:
         return _remove(options, client)
     created = {str(one.get("namespace") or PUBLIC): one for one in client.namespaces()}
@@ -58,7 +59,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
                 Cell(str(one["namespaceId"]), Tone.NAME),
                 text_of(one, "name"),
                 text_of(one, "services"),
-                "yes" if one["created"] else Cell("no", Tone.ODD),
+                gettext("yes") if one["created"] else Cell(gettext("no"), Tone.ODD),
             )
             for one in listed
         ),
@@ -71,27 +72,36 @@ def _create(options: argparse.Namespace, client: RegistryClient) -> int:
     form = {"customNamespaceId": options.create, "namespaceName": name, "namespaceDesc": options.description}
     if client.change("POST", NAMESPACES, form).json() is not True:
         taken = any(one.get("namespace") == options.create for one in client.namespaces())
-        why = "it exists" if taken else "the server does not allow this id"
-        raise CommandError(ExitCode.FAILED, f"namespace {options.create} is not created: {why}")
-    return _done(options, f"created namespace {options.create}")
+        why = gettext("it exists") if taken else gettext("the server does not allow this id")
+        raise CommandError(
+            ExitCode.FAILED, gettext("namespace %(create)s is not created: %(why)s", create=options.create, why=why)
+        )
+    return _done(options, "created namespace %(create)s", create=options.create)
 
 
 def _remove(options: argparse.Namespace, client: RegistryClient) -> int:
     if all(one.get("namespace") != options.remove for one in client.namespaces()):
-        text = f"there is no namespace {options.remove} that was created; `rollcall namespaces` lists all"
+        text = gettext(
+            "there is no namespace %(remove)s that was created; `rollcall namespaces` lists all", remove=options.remove
+        )
         raise CommandError(ExitCode.NOT_FOUND, text)
     if count := _service_count(client, options.remove):
-        text = f"namespace {options.remove} still has services ({count}): deregister their instances first"
+        text = gettext(
+            "namespace %(remove)s still has services (%(count)s): deregister their instances first",
+            remove=options.remove,
+            count=count,
+        )
         raise CommandError(ExitCode.FAILED, text)
     client.change("DELETE", NAMESPACES, {"namespaceId": options.remove})
-    return _done(options, f"removed namespace {options.remove}")
+    return _done(options, "removed namespace %(remove)s", remove=options.remove)
 
 
-def _done(options: argparse.Namespace, text: str) -> int:
+def _done(options: argparse.Namespace, message: str, **values: object) -> int:
+    """Print a completed change; as data it is English."""
     if is_data(options):
-        print_data(options, {"done": text})
+        print_data(options, {"done": message % values})
     else:
-        write_line(printable(text))
+        write_line(printable(gettext(message, **values)))
     return ExitCode.DONE
 
 

@@ -7,6 +7,8 @@ import argparse
 import json
 from collections.abc import Callable
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode, StoppedByServer
 from app.tools.command.asking.instance_argument import (
     address_argument,
@@ -22,7 +24,9 @@ from app.tools.printable import write_line
 
 PARTIAL_BATCH, METADATA_BATCH = "/v3/admin/ns/instance/partial/batch", "/v3/admin/ns/instance/metadata/batch"
 WEIGHT_MAX = 10_000
-Change = Callable[[argparse.Namespace, RegistryClient], str]
+Done = tuple[str, dict[str, str]]
+"""The text that says what was done, with placeholders, and their values."""
+Change = Callable[[argparse.Namespace, RegistryClient], Done]
 """Makes a change, and returns it in words."""
 
 
@@ -80,41 +84,48 @@ def _weight_argument(text: str) -> float:
 
 
 def _run(options: argparse.Namespace, client: RegistryClient, change: Change) -> int:
-    done = change(options, client)
+    message, values = change(options, client)
     if is_data(options):
-        print_data(options, {"done": done, **parameters_of(options, client)})
+        print_data(options, {"done": message % values, **parameters_of(options, client)})
     else:
-        write_line(f"{done} {shown_instance(options)} in namespace {client.namespace}")
+        write_line(
+            gettext(
+                "%(done)s %(shown_instance)s in namespace %(namespace)s",
+                done=gettext(message, **values),
+                shown_instance=shown_instance(options),
+                namespace=client.namespace,
+            )
+        )
     return ExitCode.DONE
 
 
-def _disable(options: argparse.Namespace, client: RegistryClient) -> str:
+def _disable(options: argparse.Namespace, client: RegistryClient) -> Done:
     find_instance(options, client)
     say_remaining(options, change_instance(options, client, enabled="false"))
-    return "disabled"
+    return N_("disabled"), {}
 
 
-def _enable(options: argparse.Namespace, client: RegistryClient) -> str:
+def _enable(options: argparse.Namespace, client: RegistryClient) -> Done:
     found = find_instance(options, client)
     change_instance(options, client, enabled="true")
     if found.get("healthy") is not True:
-        say(options, "it is unhealthy, so clients do not get it yet; `rollcall explain` says why")
-    return "enabled"
+        say(options, gettext("it is unhealthy, so clients do not get it yet; `rollcall explain` says why"))
+    return N_("enabled"), {}
 
 
-def _weight(options: argparse.Namespace, client: RegistryClient) -> str:
+def _weight(options: argparse.Namespace, client: RegistryClient) -> Done:
     find_instance(options, client)
     counts = change_instance(options, client, weight=f"{options.weight:g}")
     if options.weight == 0:
         say_remaining(options, counts)
-    return f"set weight {options.weight:g} of"
+    return N_("set weight %(weight)s of"), {"weight": f"{options.weight:g}"}
 
 
-def _metadata(options: argparse.Namespace, client: RegistryClient) -> str:
+def _metadata(options: argparse.Namespace, client: RegistryClient) -> Done:
     if not options.pairs and not options.unset:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "nothing to change: give KEY=VALUE or --unset KEY")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("nothing to change: give KEY=VALUE or --unset KEY"))
     if twice := sorted({name for name, _ in options.pairs} & set(options.unset)):
-        raise CommandError(ExitCode.WRONG_OPTIONS, f"{twice[0]} is both set and unset")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("%(twice)s is both set and unset", twice=twice[0]))
     found = find_instance(options, client)
     where = parameters_of(options, client)
     if options.pairs:
@@ -126,7 +137,7 @@ def _metadata(options: argparse.Namespace, client: RegistryClient) -> str:
         batch = {"namespaceId": client.namespace, "serviceName": options.service, "instances": json.dumps([named])}
         client.change("DELETE", METADATA_BATCH, {**batch, "metadata": keys})
     said = [f"{name}={value}" for name, value in options.pairs] + [f"no {name}" for name in options.unset]
-    return f"set metadata {', '.join(said)} of"
+    return N_("set metadata %(metadata)s of"), {"metadata": ", ".join(said)}
 
 
 def change_instance(options: argparse.Namespace, client: RegistryClient, **wanted: str) -> Row:
@@ -142,7 +153,7 @@ def change_instance(options: argparse.Namespace, client: RegistryClient, **wante
     try:
         answer = client.changed("PUT", PARTIAL_BATCH, {**where, **wanted, "ifEnoughRemain": str(not is_forced).lower()})
     except StoppedByServer as error:
-        raise CommandError(ExitCode.FAILED, f"{error}. --force does it all the same") from None
+        raise CommandError(ExitCode.FAILED, gettext("%(error)s. --force does it all the same", error=error)) from None
     if not isinstance(answer, dict):
         raise client.unusable(PARTIAL_BATCH)
     return answer
@@ -152,4 +163,12 @@ def say_remaining(options: argparse.Namespace, counts: Row) -> None:
     """Say how many instances clients go on calling, as the owner counted them."""
     names = ("remaining", "serving", "threshold")
     remaining, serving, threshold = (counts.get(name, 0) for name in names)
-    say(options, f"{remaining} of {serving} healthy instances in service remain, protect threshold {threshold:g}")
+    say(
+        options,
+        gettext(
+            "%(remaining)s of %(serving)s healthy instances in service remain, protect threshold %(threshold)s",
+            remaining=remaining,
+            serving=serving,
+            threshold=f"{threshold:g}",
+        ),
+    )

@@ -5,6 +5,8 @@ import json
 import sys
 import time
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.instance_argument import (
     add_instance_arguments,
@@ -70,11 +72,14 @@ def _register(options: argparse.Namespace, client: RegistryClient) -> int:
         "metadata": json.dumps(dict(options.metadata)),
     }
     client.change("POST", INSTANCE, values)
-    _told(options, client, "registered")
+    _told(options, client, N_("registered"))
     if options.keep:
         return _keep(options, client)
     if is_ephemeral:
-        say(options, "without beats it is unhealthy in 15 s and gone in 30 s; --keep beats, --persistent needs none")
+        say(
+            options,
+            gettext("without beats it is unhealthy in 15 s and gone in 30 s; --keep beats, --persistent needs none"),
+        )
     return ExitCode.DONE
 
 
@@ -90,7 +95,7 @@ def _keep(options: argparse.Namespace, client: RegistryClient) -> int:
         "metadata": dict(options.metadata),
         "scheduled": False,
     }
-    say(options, "beating for it until Ctrl-C")
+    say(options, gettext("beating for it until Ctrl-C"))
     pause_ms = BEAT_MS
     try:
         while True:
@@ -106,7 +111,7 @@ def _keep(options: argparse.Namespace, client: RegistryClient) -> int:
             pause_ms = min(max(told_ms, BEAT_MS_MIN), BEAT_MS_MAX) if isinstance(told_ms, int) else BEAT_MS
     except KeyboardInterrupt:
         client.change("DELETE", INSTANCE, {**where, "ephemeral": "true"})
-        _told(options, client, "deregistered")
+        _told(options, client, N_("deregistered"))
         return ExitCode.DONE
 
 
@@ -115,7 +120,7 @@ def _deregister(options: argparse.Namespace, client: RegistryClient) -> int:
     is_ephemeral = found.get("ephemeral") is not False
     where = {**parameters_of(options, client), "ephemeral": "true" if is_ephemeral else "false"}
     client.change("DELETE", INSTANCE, where)
-    _told(options, client, "deregistered")
+    _told(options, client, N_("deregistered"))
     return ExitCode.DONE
 
 
@@ -123,5 +128,12 @@ def _told(options: argparse.Namespace, client: RegistryClient, done: str) -> Non
     if is_data(options):
         print_data(options, {"done": done, **parameters_of(options, client)})
     else:
-        write_line(f"{done} {shown_instance(options)} in namespace {client.namespace}")
+        write_line(
+            gettext(
+                "%(done)s %(shown_instance)s in namespace %(namespace)s",
+                done=gettext(done),
+                shown_instance=shown_instance(options),
+                namespace=client.namespace,
+            )
+        )
     sys.stdout.flush()

@@ -3,6 +3,7 @@
 import argparse
 from typing import Any
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, OutputFormat, is_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient
@@ -56,21 +57,35 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
         (_cells(one, with_namespace=options.all_namespaces) for one in rows[: options.limit]),
     )
     if len(rows) > options.limit and options.output in (OutputFormat.TABLE, OutputFormat.WIDE):
-        say(options, f"{options.limit} of {len(rows)} services; --limit {len(rows)} shows all, a TEXT fewer")
+        say(
+            options,
+            gettext(
+                "%(limit)s of %(count)s services; --limit %(count)s shows all, a TEXT fewer",
+                limit=options.limit,
+                count=len(rows),
+            ),
+        )
     return ExitCode.DONE
 
 
 def _none(options: argparse.Namespace, client: RegistryClient) -> int:
     """Say that no service was found."""
-    where = "any namespace"
+    where = gettext("any namespace")
     if not options.all_namespaces:
         client.check_namespace()
-        where = f"namespace {client.namespace}"
+        where = gettext("namespace %(name)s", name=client.namespace)
     wanted = options.name or options.group
     if wanted and not options.unhealthy:
-        raise CommandError(ExitCode.NOT_FOUND, f"no service in {where} matches {wanted}; `rollcall services` lists all")
-    kind = "unhealthy services" if options.unhealthy else "services"
-    say(options, f"no {kind} in any namespace" if options.all_namespaces else f"{where} has no {kind}")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            gettext(
+                "no service in %(where)s matches %(wanted)s; `rollcall services` lists all", where=where, wanted=wanted
+            ),
+        )
+    if options.unhealthy:
+        say(options, gettext("no unhealthy services in %(where)s", where=where))
+    else:
+        say(options, gettext("no services in %(where)s", where=where))
     return ExitCode.DONE
 
 
@@ -95,9 +110,9 @@ def _is_ill(row: Any) -> bool:
 
 def _state(row: Any) -> Cell:
     if not row.get("ipCount"):
-        return Cell("empty", Tone.FAINT)
+        return Cell(gettext("empty"), Tone.FAINT)
     if not _is_ill(row):
-        return Cell("healthy", Tone.GOOD)
+        return Cell(gettext("healthy"), Tone.GOOD)
     if row.get("triggerFlag") == "true":
-        return Cell("protected", Tone.BAD)
-    return Cell("unhealthy instances", Tone.ODD) if row.get("healthyInstanceCount") else Cell("DOWN", Tone.BAD)
+        return Cell(gettext("protected"), Tone.BAD)
+    return Cell(gettext("unhealthy instances"), Tone.ODD) if row.get("healthyInstanceCount") else Cell("DOWN", Tone.BAD)

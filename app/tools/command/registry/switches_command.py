@@ -5,6 +5,7 @@ import json
 import sys
 from typing import Any
 
+from app.languages.command_texts import command_texts, gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, is_data, print_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient
@@ -35,7 +36,11 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     found = _read(client)
     if options.name is not None:
         if options.name not in found:
-            text = f"there is no switch {printable(options.name)}{did_you_mean(options.name, found)}"
+            text = gettext(
+                "there is no switch %(name)s%(found)s",
+                name=printable(options.name),
+                found=did_you_mean(options.name, found),
+            )
             raise CommandError(ExitCode.NOT_FOUND, text)
         if options.value is not None:
             return _set(options, client, options.name, _value(options.value))
@@ -60,16 +65,21 @@ def _read(client: RegistryClient) -> dict[str, Any]:
 def _set(options: argparse.Namespace, client: RegistryClient, name: str, value: Any) -> int:
     from app.operator.switch_effects import effect_of, warning_of
 
-    if effect := effect_of(name, value):
-        _ask(options, client, warning_of(name, effect, *_clients(client)))
+    if effect := effect_of(name, value, command_texts()):
+        _ask(options, client, warning_of(name, effect, *_clients(client), command_texts()))
     client.change("PUT", SWITCHES, {"entry": "batch", "value": json.dumps({name: value})})
     if (now := _read(client).get(name)) != value and _text(now) != _text(value):
-        text = f"{client.server} did not take the value: {name} is {_text(now)}, which Rollcall does not let you change"
+        text = gettext(
+            "%(server)s did not take the value: %(name)s is %(now)s, which Rollcall does not let you change",
+            server=client.server,
+            name=name,
+            now=_text(now),
+        )
         raise CommandError(ExitCode.FAILED, text)
     if is_data(options):
         print_data(options, {name: now})
     else:
-        write_line(printable(f"set {name} to {_text(now)} at all members"))
+        write_line(printable(gettext("set %(name)s to %(value)s at all members", name=name, value=_text(now))))
     return ExitCode.DONE
 
 
@@ -92,11 +102,11 @@ def _ask(options: argparse.Namespace, client: RegistryClient, warning: str) -> N
     if options.yes:
         return
     if not sys.stdin.isatty():
-        raise CommandError(ExitCode.WRONG_OPTIONS, "nothing was changed: give --yes to set it")
-    sys.stderr.write(f"Set it at all members of {client.server}? [y/N] ")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("nothing was changed: give --yes to set it"))
+    sys.stderr.write(gettext("Set it at all members of %(server)s? [y/N] ", server=client.server))
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in YES:
-        raise CommandError(ExitCode.FAILED, "nothing was changed")
+        raise CommandError(ExitCode.FAILED, gettext("nothing was changed"))
 
 
 def _value(text: str) -> Any:

@@ -3,6 +3,7 @@
 import argparse
 import json
 
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.instance_argument import (
     add_instance_arguments,
@@ -69,6 +70,12 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if is_data(options):
         print_data(options, {"done": "updated", **where})
     else:
-        write_line(f"updated {shown_instance(options)} in namespace {client.namespace}")
-    say(options, "the change outlives a new registration; `rollcall explain` shows it")
+        write_line(
+            gettext(
+                "updated %(shown_instance)s in namespace %(namespace)s",
+                shown_instance=shown_instance(options),
+                namespace=client.namespace,
+            )
+        )
+    say(options, gettext("the change outlives a new registration; `rollcall explain` shows it"))
     return ExitCode.DONE

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from app.config.client_config import NEW_PASSWORD_VARIABLE
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import DATA, LISTS, OutputFormat, is_data, print_data, print_list
 from app.tools.command.asking.registry_client import RegistryClient, Row
@@ -135,46 +136,64 @@ def _create(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "POST", USERS, {"username": options.name, "password": _new_password(options)})
     for role in options.role:
         _change(client, "POST", ROLES, {"username": options.name, "role": role})
-    given = f" with {', '.join(options.role)}" if options.role else ""
-    return _done(options, f"created user {options.name}{given}")
+    if not options.role:
+        return _done(options, "created user %(name)s", name=options.name)
+    return _done(options, "created user %(name)s with %(roles)s", name=options.name, roles=", ".join(options.role))
 
 
 def _remove(options: argparse.Namespace, client: RegistryClient) -> int:
     if all(text_of(one, "username") != options.name for one in _items(client, USERS)):
-        raise CommandError(ExitCode.NOT_FOUND, f"there is no user {options.name}; `rollcall user list` lists all")
+        raise CommandError(
+            ExitCode.NOT_FOUND, gettext("there is no user %(name)s; `rollcall user list` lists all", name=options.name)
+        )
     _change(client, "DELETE", USERS, {"username": options.name})
-    return _done(options, f"removed user {options.name}")
+    return _done(options, "removed user %(name)s", name=options.name)
 
 
 def _set_password(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "PUT", USERS, {"username": options.name, "newPassword": _new_password(options)})
-    return _done(options, f"{options.name} has a new password; the former tokens are no longer valid")
+    return _done(options, "%(name)s has a new password; the former tokens are no longer valid", name=options.name)
 
 
 def _grant(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "POST", ROLES, {"username": options.name, "role": options.role})
-    return _done(options, f"{options.name} has the role {options.role}")
+    return _done(options, "%(name)s has the role %(role)s", name=options.name, role=options.role)
 
 
 def _revoke(options: argparse.Namespace, client: RegistryClient) -> int:
     has = (options.name, options.role)
     if all((text_of(one, "username"), text_of(one, "role")) != has for one in _items(client, ROLES)):
-        raise CommandError(ExitCode.NOT_FOUND, f"{options.name} has no role {options.role}; see `rollcall user list`")
+        raise CommandError(
+            ExitCode.NOT_FOUND,
+            gettext("%(name)s has no role %(role)s; see `rollcall user list`", name=options.name, role=options.role),
+        )
     _change(client, "DELETE", ROLES, {"username": options.name, "role": options.role})
-    return _done(options, f"{options.name} no longer has the role {options.role}")
+    return _done(options, "%(name)s no longer has the role %(role)s", name=options.name, role=options.role)
 
 
 def _permit(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "POST", PERMISSIONS, _permission(options))
-    return _done(options, f"{options.role} has the permission {options.actions} for {options.resource}")
+    return _done(
+        options,
+        "%(role)s has the permission %(actions)s for %(resource)s",
+        role=options.role,
+        actions=options.actions,
+        resource=options.resource,
+    )
 
 
 def _forbid(options: argparse.Namespace, client: RegistryClient) -> int:
     wanted = _permission(options)
     if all(any(one.get(name) != value for name, value in wanted.items()) for one in _items(client, PERMISSIONS)):
-        raise CommandError(ExitCode.NOT_FOUND, "there is no such permission; see `rollcall user permissions`")
+        raise CommandError(ExitCode.NOT_FOUND, gettext("there is no such permission; see `rollcall user permissions`"))
     _change(client, "DELETE", PERMISSIONS, wanted)
-    return _done(options, f"{options.role} no longer has the permission {options.actions} for {options.resource}")
+    return _done(
+        options,
+        "%(role)s no longer has the permission %(actions)s for %(resource)s",
+        role=options.role,
+        actions=options.actions,
+        resource=options.resource,
+    )
 
 
 def _permission(options: argparse.Namespace) -> Parameters:
@@ -190,11 +209,12 @@ def _change(client: RegistryClient, method: str, path: str, parameters: Paramete
         raise
 
 
-def _done(options: argparse.Namespace, text: str) -> int:
+def _done(options: argparse.Namespace, message: str, **values: object) -> int:
+    """Print a completed change; as data it is English."""
     if is_data(options):
-        print_data(options, {"done": text})
+        print_data(options, {"done": message % values})
     else:
-        write_line(printable(text))
+        write_line(printable(gettext(message, **values)))
     return ExitCode.DONE
 
 
@@ -208,18 +228,24 @@ def _new_password(options: argparse.Namespace) -> str:
         try:
             lines = file.read_bytes()[:PASSWORD_BYTES_MAX].decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise CommandError(ExitCode.WRONG_OPTIONS, f"the password file {file} cannot be read: {error}") from None
+            raise CommandError(
+                ExitCode.WRONG_OPTIONS,
+                gettext("the password file %(file)s cannot be read: %(error)s", file=file, error=error),
+            ) from None
         return lines[0] if lines else ""
     if (given := os.environ.get(NEW_PASSWORD_VARIABLE)) is not None:
         return given
     if not sys.stdin.isatty():
-        text = f"no new password: give --new-password-file, or set {NEW_PASSWORD_VARIABLE}"
+        text = gettext(
+            "no new password: give --new-password-file, or set %(new_password_variable)s",
+            new_password_variable=NEW_PASSWORD_VARIABLE,
+        )
         raise CommandError(ExitCode.WRONG_OPTIONS, text)
     from getpass import getpass
 
     password = getpass(f"New password of {printable(options.name)}: ")
     if getpass("Again: ") != password:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "the two passwords differ")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("the two passwords differ"))
     return password
 
 
@@ -228,18 +254,27 @@ def _new_password(options: argparse.Namespace) -> str:
 
 def _log_in(options: argparse.Namespace, client: RegistryClient) -> int:
     if not client.user:
-        raise CommandError(ExitCode.WRONG_OPTIONS, "no user to log in: give --user NAME, or configure one")
+        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("no user to log in: give --user NAME, or configure one"))
     answer = client.log_in()
     if answer.get("message"):
-        raise CommandError(ExitCode.FAILED, f"{client.server} has no users: {answer['message']}")
+        raise CommandError(
+            ExitCode.FAILED, gettext("%(server)s has no users: %(text)s", server=client.server, text=answer["message"])
+        )
     if is_data(options):
         print_data(options, dict(answer))
         return ExitCode.DONE
     sys.stdout.write(f"{answer['accessToken']}\n")
-    say(options, f"a token of {client.user} for {text_of(answer, 'tokenTtl')} s; keep it as safe as a password")
+    say(
+        options,
+        gettext(
+            "a token of %(user)s for %(tokenttl)s s; keep it as safe as a password",
+            user=client.user,
+            tokenttl=text_of(answer, "tokenTtl"),
+        ),
+    )
     return ExitCode.DONE
 
 
 def _end_tokens(options: argparse.Namespace, client: RegistryClient) -> int:
     _change(client, "DELETE", TOKENS, {"username": options.name})
-    return _done(options, f"all tokens of {options.name} are revoked")
+    return _done(options, "all tokens of %(name)s are revoked", name=options.name)

@@ -12,6 +12,7 @@ import time
 from datetime import datetime
 from threading import Event
 
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import positive_duration_s
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import OutputFormat
@@ -80,7 +81,7 @@ class Watcher:
             self._events.start()
             self._go_on()
         except KeyboardInterrupt:
-            say(options, f"ended, changes: {self._told}")
+            say(options, gettext("ended, changes: %(told)s", told=self._told))
         finally:
             self._events.stop()
         return ExitCode.DONE
@@ -127,11 +128,11 @@ class Watcher:
             if error.code is not ExitCode.NO_SERVER:
                 raise
             if not self._is_lost:
-                say(self._options, f"{error} -- retrying")
+                say(self._options, gettext("%(error)s -- retrying", error=error))
             self._is_lost = True
             return None
         if self._is_lost:
-            say(self._options, "the server answers again")
+            say(self._options, gettext("the server answers again"))
         self._is_lost = False
         return now
 
@@ -150,9 +151,21 @@ class Watcher:
 
     def _tell_first(self, seen: Looked) -> None:
         options = self._options
-        what = "instances" if options.services else "services"
-        how = "which reports changes" if self._events.is_open else f"asked every {options.every:g} s"
-        say(options, f"{len(seen)} {what} at {self._client.server}, {how}; Ctrl-C ends")
+        what = gettext("instances") if options.services else gettext("services")
+        if self._events.is_open:
+            how = gettext("which reports changes")
+        else:
+            how = gettext("asked every %(seconds)s s", seconds=f"{options.every:g}")
+        say(
+            options,
+            gettext(
+                "%(count)s %(what)s at %(server)s, %(how)s; Ctrl-C ends",
+                count=len(seen),
+                what=what,
+                server=self._client.server,
+                how=how,
+            ),
+        )
         if len(seen) <= FIRST_ROWS_MAX:
             for name, facts in sorted(seen.items()):
                 self._tell(SeenChange(SeenHappening.THERE, name, {}, facts))

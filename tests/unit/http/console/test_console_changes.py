@@ -46,7 +46,7 @@ def test_all_clusters_are_shown_at_once_and_each_can_be_chosen(browser: Browser)
     assert shown(browser.get(SERVICE, **page, source="persistent").text) == ["10.0.0.9:8080"]
     assert shown(browser.get(SERVICE, **page, text="zone=a").text) == ["10.0.0.2:8080"]
     assert shown(browser.get(SERVICE, **page, sort="cluster", down="1").text)[-1] == "10.0.0.10:8080"
-    assert "No instances that pass these filters." in browser.get(SERVICE, **page, text="nowhere").text
+    assert "No instance passes these filters." in browser.get(SERVICE, **page, text="nowhere").text
     assert "should be one of" in browser.get(SERVICE, **page, sort="nope").text
 
 
@@ -98,7 +98,7 @@ def test_too_few_do_not_remain_without_a_word(browser: Browser) -> None:
     picks = pick(1), pick(2)
     question = send(browser, "/console/instances/change", "disable", *picks)
     assert "2 of 4 healthy instances remain" in question.text
-    assert "Not more than the protect threshold would remain" in question.text
+    assert "would not be above the protect threshold" in question.text
     refused = send(browser, "/console/instances/apply", "disable", *picks)
     assert refused.status_code == 409
     assert "nothing was changed: 2 of 4 healthy instances in service would remain" in refused.text

@@ -184,7 +184,7 @@ def publish(node: FakeNode, weight: float = 3.0, zone: str = "a") -> None:
 def test_what_belongs_to_a_connection_is_not_deregistered_here(browser: Browser, node: FakeNode) -> None:
     publish(node)
     text = browser.get("/console/service", serviceName="orders").text
-    assert "belongs to its client's connection" in text
+    assert "belongs to the connection of its client" in text
     assert "/console/instance/edit" in text
     assert "/console/instance/remove" not in text
     answer = browser.get("/console/instance/remove?serviceName=orders&ip=10.0.0.1&port=8080")
@@ -351,7 +351,7 @@ def test_a_switch_that_turns_clients_away_asks_and_is_on_every_page(browser: Bro
     for path in ("/", "/console/members", "/console/explain", "/console/namespaces", "/console/switches"):
         text = browser.get(path).text
         assert 'role="alert"><strong>Members refuse all calls of clients.' in text, path
-    assert "clients are turned away by a switch" in browser.get("/").text
+    assert "a switch turns clients away" in browser.get("/").text
     assert "alarm" in browser.get("/").text
     assert browser.send(page, page, name="overriddenServerStatus", value="null").status_code == 303
     assert 'role="alert"' not in browser.get("/").text
@@ -362,7 +362,7 @@ def test_a_switch_that_turns_clients_away_asks_and_is_on_every_page(browser: Bro
     [
         ("overriddenServerStatus", "READ_ONLY", "Members refuse the writes and beats of clients"),
         ("limitedUrlMap", '{"/nacos/v1/ns/instance":403}', "Members answer calls below /nacos/v1/ns/instance with"),
-        ("healthCheckEnabled", "false", "dead ones stay in the lists as healthy"),
+        ("healthCheckEnabled", "false", "dead instances stay in the lists as healthy"),
     ],
 )
 def test_each_harmful_switch_says_what_it_does(browser: Browser, name: str, value: str, words: str) -> None:
@@ -395,7 +395,7 @@ def test_a_node_that_does_not_serve_says_so_on_the_page(browser: Browser, node: 
     node.cluster.own_state = MemberState.STARTING
     answer = browser.get("/console/service", serviceName="orders")
     assert answer.status_code == 503
-    assert "try another one" in answer.text
+    assert "try another member" in answer.text
 
 
 def test_a_page_says_why_clients_see_an_unhealthy_instance_as_healthy(browser: Browser, node: FakeNode) -> None:
@@ -464,7 +464,7 @@ def test_a_planned_absence_is_no_alarm(browser: Browser, node: FakeNode) -> None
     node.cluster.others = [Member(PEER, MemberState.UP, frozenset({CAPABILITY_VERSIONS}), draining)]
     text = browser.get("/").text
     assert '1<span class="of"> of 2 UP</span>' in text
-    assert "1 out by plan" in text
+    assert "1 out of service as planned" in text
     assert "1 notice<" in text
     out("")
     text = browser.get("/").text

@@ -43,8 +43,8 @@ def test_instances_of_all_namespaces_are_found(browser: Browser) -> None:
     assert shown(browser.get("/console/find", text="zone=berlin").text) == ["10.0.0.1:8080"] * 2
     assert shown(browser.get("/console/find", state="unhealthy").text) == ["10.0.0.2:8080"]
     assert shown(browser.get("/console/find", text="8080", sort="address", down="1").text)[0] == "10.0.0.2:8080"
-    assert "the text in their name" in browser.get("/console/find", text="order").text
-    assert "Nothing that you may read has it" in browser.get("/console/find", text="nowhere").text
+    assert "the text in its name" in browser.get("/console/find", text="order").text
+    assert "Nothing found among what you may read" in browser.get("/console/find", text="nowhere").text
 
 
 def test_the_header_of_a_column_turns_its_order(browser: Browser) -> None:

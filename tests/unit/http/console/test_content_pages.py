@@ -107,7 +107,7 @@ def test_a_member_that_gives_no_digests_leaves_contents_unknown(
 ) -> None:
     monkeypatch.setattr(content_sampling, "ask_members", lambda *_, **__: ({PEER: None}, []))
     text = client.get("/nacos/").text
-    assert "No contents were compared by this member yet." in text
+    assert "This member has not compared any contents yet." in text
 
 
 def test_without_instances_no_contents_are_said_to_be_equal(

@@ -7,6 +7,7 @@ from app.http.console.cluster_facts import TYPE_NAMES, ClusterFacts, Pair
 from app.http.console.curve import GAP_MS, SMALL, Point, curve_of
 from app.http.console.instance_pages import metadata_of, metadata_text
 from app.http.console.shown_texts import age_text, number_text
+from app.languages.catalogues import ENGLISH_TEXTS
 from app.replication.address_client_type import HTTP_CLIENTS
 from app.replication.client_type import CLIENTS
 from app.replication.foreign_type import FOREIGN
@@ -41,14 +42,14 @@ def test_every_resource_type_has_a_name_for_people() -> None:
     ],
 )
 def test_agreement_is_what_the_last_rounds_found(pairs: list[Pair], silent: list[str], kind: str) -> None:
-    assert ClusterFacts({}, pairs, silent).agreement()[0] == kind
+    assert ClusterFacts({}, pairs, silent).agreement(ENGLISH_TEXTS)[0] == kind
 
 
 def test_of_no_services_no_contents_are_said_to_be_equal() -> None:
     contents = {"parts": 8, "of": 256, "oldestAgeMs": 900}
     for is_empty, words in ((False, "they are equal"), (True, "There are no services whose contents")):
         facts = ClusterFacts({}, [pair()], [], contents=contents, is_empty=is_empty)
-        assert words in facts.agreement()[1]
+        assert words in facts.agreement(ENGLISH_TEXTS)[1]
 
 
 def test_a_curve_is_within_its_picture_and_has_gaps() -> None:
@@ -60,7 +61,7 @@ def test_a_curve_is_within_its_picture_and_has_gaps() -> None:
     places = [tuple(map(float, one.split(","))) for line in curve.lines for one in line.split()]
     assert all(curve.left <= x <= curve.right and 0 <= y <= curve.bottom for x, y in places)
     assert [count for _, count in curve.rows] == [0, 200, 400, 600, 800]
-    assert [text for _, text, _ in curve.columns] == ["6 min ago", "3 min ago", "now"]
+    assert [age_text(ago_ms) for _, ago_ms, _ in curve.columns] == ["6 min", "3 min", "0 ms"]
 
 
 @pytest.mark.parametrize("counts", [[], [1]])
@@ -93,13 +94,13 @@ def test_a_curve_of_shares_has_lines_between_them() -> None:
     [{}, {"a": "b"}, {"a": "b=c", "d": ""}, {"a=b": "c"}, {"a": " b"}, {"a": "b\nc"}, {"": "x"}, {"{": "}"}],
 )
 def test_metadata_comes_back_from_a_form_as_it_was(metadata: dict[str, str]) -> None:
-    assert metadata_of(metadata_text(metadata)) == metadata
+    assert metadata_of(metadata_text(metadata), ENGLISH_TEXTS) == metadata
 
 
 @pytest.mark.parametrize("text", ["a", "=b", "{", "[1]", '{"a": null}'])
 def test_other_metadata_is_refused(text: str) -> None:
     with pytest.raises(ApiRefusal):
-        metadata_of(text)
+        metadata_of(text, ENGLISH_TEXTS)
 
 
 def test_ages_and_numbers() -> None:
