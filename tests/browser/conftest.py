@@ -23,7 +23,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 TIMEOUT_MS = HANG_S * 1_000
 SHOT_TRIES = 3
 WIDE, NARROW = {"width": 1_280, "height": 800}, {"width": 390, "height": 780}
-SERIOUS = ("serious", "critical")
+FOUND = ("moderate", "serious", "critical")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
 HOSTILE = "<script>window.hit=1</script><img src=x onerror=window.hit=2>\"'>"
 HOSTILE_IP = "<b>ip</b>"
@@ -176,12 +176,12 @@ def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProc
 
 
 def findings(page: Any, axe: str) -> list[str]:
-    """What axe finds serious on a page: rule, how serious, the first place."""
+    """What axe finds on a page, but for what is minor: rule, how serious, the first place."""
     # The policy of the page lets no script in; that of the test comes by the debugger's way.
     page.evaluate(axe)
     found = page.evaluate("options => axe.run(document, options)", RULES)
     return [
         f"{one['id']} ({one['impact']}): {one['nodes'][0]['html']}"
         for one in found["violations"]
-        if one["impact"] in SERIOUS
+        if one["impact"] in FOUND
     ]

@@ -48,7 +48,7 @@ HIT = "() => window.hit"
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_page_stands_wide(cluster: ClusterProcesses, visit: Visits, axe: str, scheme: Any) -> None:
-    """Each page: no fault, nothing wider than the window, nothing serious by axe, nothing that ran."""
+    """Each page: no fault, nothing wider than the window, no barrier by axe, nothing that ran."""
     window = visit(cluster.members[1], color_scheme=scheme)
     for name, path in PAGES.items():
         page = window.open(path)
