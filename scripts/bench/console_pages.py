@@ -18,6 +18,8 @@ from scripts.support.member_processes import CONTEXT_PATH, MemberProcess
 TIMEOUT_S = 30.0
 IDLE_S = 3.0
 SETTLE_S = 0.2
+METRICS_AGE_S = 1.1
+"""A member answers with the same figures for a second."""
 """Time for the member to count the last request."""
 SECONDS = re.compile(r'^rollcall_http_request_seconds_sum\{.*route="([^"]*)".*\} (\S+)$', re.MULTILINE)
 REQUESTS = re.compile(r'^rollcall_http_requests_total\{.*route="([^"]*)".*\} (\S+)$', re.MULTILINE)
@@ -160,7 +162,11 @@ class Painted(NamedTuple):
 
 
 def counted(member: MemberProcess) -> tuple[int, float]:
-    """The requests that a member has answered, and the seconds that it took, without those for its metrics."""
+    """The requests that a member has answered, and the seconds that it took, without those for its metrics.
+
+    Waits until the member counts anew.
+    """
+    time.sleep(METRICS_AGE_S)
     text = fetch(connect(member), METRICS).decode()
 
     def total(found: list[tuple[str, str]]) -> float:
@@ -180,7 +186,6 @@ def paints(
         page.goto(f"http://{member.address}{CONTEXT_PATH}{path}", wait_until="load")
         page.wait_for_function("() => performance.getEntriesByType('paint').length > 1")
         painted = dict(page.evaluate(PAINTS))
-        time.sleep(SETTLE_S)
         after, after_s = counted(member)
         if look is not None:
             look(page)

@@ -17,6 +17,7 @@ NAMED_MAX = 3
 TYPE_NAMES = {
     "com.alibaba.nacos.naming.iplist.": "instance lists",
     "rollcall.records": "durable records",
+    "rollcall.foreign": "instances of links",
     "Nacos:Naming:v2:ClientData": "gRPC clients",
     "rollcall.http-clients": "clients by address",
 }

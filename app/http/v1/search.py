@@ -2,8 +2,10 @@
 
 import math
 import socket
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from marshmallow import validate
@@ -58,8 +60,10 @@ def _metadata(hit: Hit) -> list[tuple[str, str]]:
     return sorted((key, value or "") for key, value in (hit.instance.metadata or {}).items())
 
 
+BY_SERVICE = "service"
+_service_name = attrgetter("service")
 ORDERS: dict[str, Key | None] = {
-    "service": lambda hit: hit.service,
+    BY_SERVICE: _service_name,
     "address": _address,
     "namespace": lambda hit: hit.namespace,
     "cluster": lambda hit: hit.instance.cluster_name,
@@ -97,7 +101,7 @@ class InstanceSearchSchema(CallSchema):
     namespace = Trimmed("namespaceId", "The id of the only namespace to look in; all without it.", "")
     service = Trimmed("serviceName", f"{SERVICE_NAME_TEXT} Only its instances, in `public` without a namespace.", "")
     cluster = Trimmed("clusterName", CLUSTER_NAME_TEXT, "")
-    order, descending = order_by(ORDERS, "service"), DESCENDING
+    order, descending = order_by(ORDERS, BY_SERVICE), DESCENDING
     page, size = PAGE_NO, page_size(PAGE_SIZE, PAGE_SIZE_MAX)
 
 
@@ -125,15 +129,13 @@ def search_instances(call: Call, services: Services) -> Answer:
         values["cluster"],
     )
     found = services.searches.run(services.naming, asked, may_read(call, services))
-    key = _key_of(services, asked, values["order"])
     first = (values["page"] - 1) * values["size"]
-    page = in_order(
-        _by_address(found.hits),
-        first,
-        first + values["size"],
-        key=key,
-        descending=values["descending"],
-    )
+    span = first, first + values["size"]
+    if values["order"] == BY_SERVICE and not values["descending"]:
+        page = _by_service(found.hits, *span)
+    else:
+        key = _key_of(services, asked, values["order"])
+        page = in_order(_by_address(found.hits), *span, key=key, descending=values["descending"])
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(page)):
         return json_reply(
             {
@@ -170,6 +172,19 @@ def _key_of(services: Services, asked: SearchRequest, order: str) -> Key:
         return found if isinstance(found, int) else math.inf
 
     return age
+
+
+def _by_service(hits: list[Hit], first: int, end: int) -> list[Hit]:
+    """Return the hits from position ``first`` to before ``end``, by service and address.
+
+    Only the services of this page have their instances sorted: the others' addresses need not be read.
+    """
+    ordered = in_order(hits, key=_service_name)
+    if first >= len(ordered):
+        return []
+    begin = bisect_left(ordered, ordered[first].service, key=_service_name)
+    after = bisect_right(ordered, ordered[min(end, len(ordered)) - 1].service, key=_service_name)
+    return _by_address(ordered[begin:after])[first - begin : end - begin]
 
 
 def _by_address(hits: list[Hit]) -> list[Hit]:

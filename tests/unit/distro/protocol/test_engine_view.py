@@ -181,7 +181,7 @@ def test_a_view_tells_what_is_to_be_done_with_a_key() -> None:
     engine.protocol.fetch(B, [key])
     assert engine.protocol.reader.pending_of(key) == {B: "being sent, to be fetched"}
     engine.leave(B)
-    assert engine.protocol.reader.pending_of(key)[B].startswith("not reachable")
+    assert engine.protocol.reader.pending_of(key)[B].startswith("nothing is sent while the peer is not UP")
 
 
 def test_a_view_names_the_first_keys_to_send_and_the_call_under_way() -> None:

@@ -3,10 +3,15 @@
 import pytest
 
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.cluster_facts import ClusterFacts, Pair
+from app.http.console.cluster_facts import TYPE_NAMES, ClusterFacts, Pair
 from app.http.console.curve import GAP_MS, SMALL, Point, curve_of
 from app.http.console.instance_pages import metadata_of, metadata_text
 from app.http.console.shown_texts import age_text, number_text
+from app.replication.address_client_type import HTTP_CLIENTS
+from app.replication.client_type import CLIENTS
+from app.replication.foreign_type import FOREIGN
+from app.replication.instance_list_type import INSTANCE_LIST
+from app.replication.record_type import RECORDS
 
 QUEUE = {"toSend": 0, "inFlight": 0, "toFetch": 0, "failing": False}
 EQUAL = {"ageMs": 900, "outcome": "delivered", "compared": "digests", "keys": 3, "newerThere": 0, "lackingThere": 0}
@@ -15,6 +20,10 @@ EQUAL = {"ageMs": 900, "outcome": "delivered", "compared": "digests", "keys": 3,
 def pair(queue: dict[str, object] | None = None, unapplied: int = 0, **round_values: object) -> Pair:
     facts = {"queue": {**QUEUE, **(queue or {})}, "unapplied": unapplied, "verify": {"t": {**EQUAL, **round_values}}}
     return Pair.of("a", "b", facts)
+
+
+def test_every_resource_type_has_a_name_for_people() -> None:
+    assert set(TYPE_NAMES) == {INSTANCE_LIST, FOREIGN, RECORDS, CLIENTS, HTTP_CLIENTS}
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,30 @@ def test_every_column_sorts_both_ways(client: FlaskClient, order: str, found: st
     assert rows == [f"10.0.0.{one}:8080" for one in backwards.split()], "equal ones keep their order"
 
 
+@pytest.mark.parametrize("size", [1, 3, 4, 7, 100])
+def test_pages_continue_each_other_through_services_of_two_namespaces(client: FlaskClient, size: int) -> None:
+    for namespace in ("dev", "public"):
+        for service in ("a", "b", "c"):
+            for host in (9, 10, 2, 1):
+                register(client, serviceName=service, namespaceId=namespace, ip=f"10.0.0.{host}")
+    expected = [
+        (service, namespace, f"10.0.0.{host}")
+        for service in ("a", "b", "c")
+        for namespace in ("dev", "public")
+        for host in (1, 2, 9, 10)
+    ]
+    found: list[tuple[str, str, str]] = []
+    for number in range(1, len(expected) // size + 2):
+        page = search(client, text="8080", pageNo=number, pageSize=size)
+        assert page["count"] == len(expected)
+        found += [
+            (one["serviceName"].removeprefix("DEFAULT_GROUP@@"), one["namespaceId"], one["ip"])
+            for one in page["instances"]
+        ]
+    assert found == expected
+    assert addresses(client, text="8080", pageNo=1_000) == []
+
+
 def test_pages_and_their_bounds(registered: FlaskClient) -> None:
     for number in range(30):
         register(registered, serviceName="many", ip=f"10.1.0.{number}")
