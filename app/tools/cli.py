@@ -5,7 +5,7 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -52,6 +52,7 @@ from app.tools.command.registry import (
     watch_command,
 )
 from app.tools.command.suggesting_parser import SuggestingParser, add_commands
+from app.tools.demo import demo_command
 
 MEMBERS_MAX = 9
 PORT_STEP = 10
@@ -145,6 +146,7 @@ def make_parser() -> argparse.ArgumentParser:
     )
     serve.set_defaults(run=_run_serve)
     # Each of them imports packages beyond the standard library only when it runs.
+    demo_command.add_to(commands, _demo_nodes)
     services_command.add_to(commands)
     instances_command.add_to(commands)
     find_command.add_to(commands)
@@ -191,8 +193,14 @@ def _become(node: LocalNode) -> None:
     os.execve(node.command[0], node.command, node.environ)
 
 
-def _serve_cluster(overrides: dict[str, str], count: int, only: int | None) -> int:
-    """Run all members; or become one of them, whose port is ``only``."""
+def _cluster(
+    overrides: dict[str, str], count: int, only: int | None
+) -> tuple[Settings, list[Settings], list[LocalNode]]:
+    """Return the settings that all members share, each member's own, and the processes. ``only``: of this port alone.
+
+    Raises:
+        SettingError: a setting does not go with several members, or a port or folder is in use.
+    """
     base = read_settings({**overrides, keys.STANDALONE.name: "true"})
     if base.cluster_conf.exists():
         raise SettingError(
@@ -222,6 +230,12 @@ def _serve_cluster(overrides: dict[str, str], count: int, only: int | None) -> i
         read.append(settings := read_settings(own))
         _check_free(settings)
         nodes.append(_node(settings, own, _restart_command(overrides, count, port)))
+    return base, read, nodes
+
+
+def _serve_cluster(overrides: dict[str, str], count: int, only: int | None) -> int:
+    """Run all members; or become one of them, whose port is ``only``."""
+    base, read, nodes = _cluster(overrides, count, only)
     if only is not None:
         _become(nodes[0])
         return 0
@@ -244,6 +258,12 @@ def _restart_command(overrides: dict[str, str], count: int, port: int) -> str:
     }
     given = [word for name, value in overrides.items() for word in (names[name], value)]
     return shlex.join(["rollcall", "serve", *given, "--members", str(count), "--member", str(port)])
+
+
+def _demo_nodes(overrides: Mapping[str, str], count: int) -> list[tuple[str, LocalNode]]:
+    """Return the address and the process of each member of the demonstration."""
+    _, read, nodes = _cluster(dict(overrides), count, None)
+    return [(settings.self_address, node) for settings, node in zip(read, nodes, strict=True)]
 
 
 def _node(settings: Settings, overrides: dict[str, str], restart: str = "") -> LocalNode:

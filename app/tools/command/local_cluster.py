@@ -87,7 +87,7 @@ class LocalCluster:
 
     def _all_ready(self) -> bool:
         for index in self._running.keys() - self._ready:
-            if _answers_ready(self._nodes[index].ready_url):
+            if answers_ready(self._nodes[index].ready_url):
                 self._ready.add(index)
                 if self._json_port is None:
                     print(self._nodes[index].ready or f"ready: {self._nodes[index].url}", flush=True)
@@ -171,7 +171,7 @@ def _signals() -> Iterator[_Signals]:
         os.close(writer)
 
 
-def _answers_ready(url: str) -> bool:
+def answers_ready(url: str) -> bool:
     parts = urllib.parse.urlsplit(url)
     connection: http.client.HTTPConnection
     if parts.scheme == "https":

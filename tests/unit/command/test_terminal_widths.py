@@ -21,6 +21,7 @@ from scripts.docs.terminal_tables import FILLED, IPV6, LINES, LONG, NAMESPACE, O
 
 HELP_ONLY = {
     "serve": "it runs until it is ended, and its lines are those of a log",
+    "demo": "it runs members until it is ended",
     "dump": "it writes files, and a line for each member",
     "check": "it needs a dump of a night, and Java",
     "findings": "it needs the results of a night",

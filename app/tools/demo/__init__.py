@@ -1,0 +1,1 @@
+"""The demonstration: three members, clients of both kinds, and faults on request."""

@@ -1,0 +1,213 @@
+"""The course of the demonstration: clients live, faults come, and each change is told with the time since the fault."""
+
+import os
+import sys
+import time
+import webbrowser
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from threading import Thread
+
+from app.tools.demo.demo_clients import CONTEXT_PATH, PORT, DemoClients
+from app.tools.demo.demo_members import DemoMember
+from app.tools.demo.demo_view import UP, View, changes, look
+from app.tools.demo.faults import CRASH, FAULTS, KILL, PAUSE, PAUSE_S, SILENCE, START
+
+DOWN = "DOWN"
+LOOK_S = 0.3
+SETTLE_S = 30.0
+EFFECT_S = 90.0
+"""The longest time that a fault may take to have its whole effect. A silent instance is removed after 30 s."""
+QUIT = "quit"
+HOW = "Type the name of a fault and press Enter:"
+IsSeen = Callable[[View], bool]
+
+
+class Demonstration:
+    """Runs clients at members that serve, and causes faults."""
+
+    def __init__(self, members: Sequence[DemoMember], *, opens: bool) -> None:
+        """``opens``: whether a browser shows the console."""
+        self._members, self._opens = members, opens
+        self._clients = DemoClients(members)
+        self._view = View()
+        self._begun_s = time.monotonic()
+        self._ways = {
+            KILL: self._kill,
+            START: self._start,
+            PAUSE: self._pause,
+            SILENCE: self._silence,
+            CRASH: self._crash,
+        }
+
+    def run(self, faults: Sequence[str]) -> bool:
+        """Cause the faults in turn, or those that the user types if there are none; return whether each had its effect.
+
+        Raises:
+            DemoError: a member does not start.
+            OSError: no member takes the clients.
+        """
+        try:
+            self._clients.start()
+            self._await("all members list the same", self._is_whole, SETTLE_S)
+            self._greet()
+            return all(map(self._causes, faults)) if faults else self._ask()
+        finally:
+            self._clients.stop()
+            print(f"\n{self._clients.calls}", flush=True)
+
+    def _is_whole(self, view: View) -> bool:
+        count = len(self._clients.http) + len(self._clients.grpc)
+        return view.agree and view.all_up(self._members) and all(len(one) == count for one in view.lists.values())
+
+    def _greet(self) -> None:
+        address = f"http://{self._members[0].address}{CONTEXT_PATH}/"
+        count = f"{len(self._clients.http)} instances over HTTP and {len(self._clients.grpc)} over gRPC"
+        print(f"\nThe console: {address}\n{count}, in {len(self._clients.services)} services", flush=True)
+        if self._opens and _has_screen():
+            webbrowser.open(address)
+
+    # --- what the user asks for -------------------------------------------------------------------
+
+    def _ask(self) -> bool:
+        """Cause what the user types, until the end of the input."""
+        width = max(map(len, FAULTS))
+        print(HOW, *(f"  {name:{width}}  {purpose}" for name, purpose in FAULTS.items()), sep="\n")
+        print(f"  {QUIT:{width}}  end the members and the clients", flush=True)
+        typed = _typed()
+        while True:
+            try:
+                word = typed.get(timeout=LOOK_S)
+            except Empty:
+                self._look()
+                continue
+            if word in (QUIT, QUIT[0]):
+                return True
+            if word in FAULTS:
+                self._causes(word)
+            elif word:
+                print(f"{word!r} is not one of {', '.join(FAULTS)}, {QUIT}", flush=True)
+
+    # --- faults -----------------------------------------------------------------------------------
+
+    def _causes(self, fault: str) -> bool:
+        """Cause a fault and wait for its effect. Return whether it came."""
+        before = self._clients.calls.failed
+        self._begun_s = time.monotonic()
+        came = self._ways[fault]()
+        failed = self._clients.calls.failed - before
+        print(f"{self._time()}  calls of the clients that failed meanwhile: {failed}", flush=True)
+        return came
+
+    def _kill(self) -> bool:
+        running = [one for one in self._members if one.is_running]
+        if len(running) == 1:
+            return self._refuse("only one member runs")
+        victim = running[-1]
+        victim.kill()
+        self._tell(f"{victim.address} was killed")
+        return self._await(
+            f"the others see {victim.address} {DOWN}, and list the same",
+            lambda view: view.agree and view.all_say(victim.address, DOWN) and self._has_all_clients(view),
+        )
+
+    def _start(self) -> bool:
+        victim = next((one for one in self._members if not one.is_running), None)
+        if victim is None:
+            return self._refuse("all members run")
+        victim.start()
+        self._tell(f"{victim.address} starts")
+        victim.wait_ready()
+        return self._await(
+            f"all see {victim.address} {UP}, and list the same",
+            lambda view: view.agree and victim.address in view.lists and view.all_say(victim.address, UP),
+        )
+
+    def _pause(self) -> bool:
+        running = [one for one in self._members if one.serves]
+        if len(running) == 1:
+            return self._refuse("only one member runs")
+        victim = running[-1]
+        victim.pause()
+        self._tell(f"{victim.address} stands still for {PAUSE_S:.0f} s")
+        end_s = time.monotonic() + PAUSE_S
+        while time.monotonic() < end_s:
+            time.sleep(LOOK_S)
+            self._look()
+        victim.resume()
+        self._tell(f"{victim.address} goes on")
+        return self._await(
+            f"all see {victim.address} {UP}, and list the same",
+            lambda view: view.agree and victim.address in view.lists and view.all_say(victim.address, UP),
+        )
+
+    def _silence(self) -> bool:
+        one = next((one for one in self._clients.http if not one.is_silent), None)
+        if one is None:
+            return self._refuse("all instances over HTTP are silent")
+        one.is_silent = True
+        return self._await_gone(f"{one.service} {one.ip}:{PORT}", "sends no more beats")
+
+    def _crash(self) -> bool:
+        client = next((one for one in self._clients.grpc if not one.is_over), None)
+        if client is None:
+            return self._refuse("all clients over gRPC have crashed")
+        client.is_over = True
+        client.cut()
+        return self._await_gone(f"{client.service} {client.ip}:{PORT}", "crashed")
+
+    def _await_gone(self, name: str, how: str) -> bool:
+        self._tell(f"{name} {how}")
+        return self._await(f"no member lists {name}", lambda view: view.health(name) == {None})
+
+    def _has_all_clients(self, view: View) -> bool:
+        """Return whether the clients of the lost member are back at the others."""
+        wanted = {f"{one.service} {one.ip}:{PORT}" for one in self._clients.grpc if not one.is_over}
+        return all(wanted <= listed.keys() for listed in view.lists.values())
+
+    def _refuse(self, why: str) -> bool:
+        print(f"Not now: {why}.", flush=True)
+        return False
+
+    # --- looking and telling ----------------------------------------------------------------------
+
+    def _look(self) -> View:
+        before, self._view = self._view, look(self._members, self._clients.services)
+        if before.states:
+            for text in changes(before, self._view):
+                self._tell(text)
+        return self._view
+
+    def _await(self, effect: str, is_seen: IsSeen, within_s: float = EFFECT_S) -> bool:
+        deadline_s = time.monotonic() + within_s
+        while not is_seen(self._look()):
+            if time.monotonic() > deadline_s:
+                self._tell(f"NOT SEEN within {within_s:.0f} s: {effect}")
+                return False
+            time.sleep(LOOK_S)
+        self._tell(effect)
+        return True
+
+    def _tell(self, text: str) -> None:
+        print(f"{self._time()}  {text}", flush=True)
+
+    def _time(self) -> str:
+        return f"{time.monotonic() - self._begun_s:6.1f} s"
+
+
+def _typed() -> "SimpleQueue[str]":
+    """Return the queue of the words that are typed from now on; the end of the input is ``QUIT``."""
+    words = SimpleQueue[str]()
+
+    def read() -> None:
+        for line in sys.stdin:
+            words.put(line.strip().lower())
+        words.put(QUIT)
+
+    Thread(target=read, name="demo-input", daemon=True).start()
+    return words
+
+
+def _has_screen() -> bool:
+    """Return whether a browser opens a window of its own. Without one, a browser for terminals would take this one."""
+    return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
