@@ -90,8 +90,8 @@ def test_faults_are_typed_and_the_end_leaves_nothing(port: int, tmp_path: Path) 
         members = children_of(running)
         assert len(members) >= 3
         for typed, answer in (
-            ("start\n", "Not now: all members run."),
-            ("halt\n", "'halt' is not one of kill, start, pause, silence, crash, quit"),
+            ("start\n", "Not now: all members run"),
+            ("halt\n", "halt: name one of kill, start, pause, silence, crash, quit"),
             ("PAUSE\n", "goes on"),
         ):
             running.stdin.write(typed)

@@ -169,9 +169,6 @@ class Calls:
     def __init__(self) -> None:
         self.done = self.failed = self.empty = 0
 
-    def __str__(self) -> str:
-        return f"{self.done} lists asked for, {self.failed} failed, {self.empty} empty"
-
 
 class DemoClients:
     """All clients, on a few threads, until ``stop``."""

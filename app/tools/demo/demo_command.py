@@ -9,6 +9,7 @@ from pathlib import Path
 
 from app.config import settings_keys as keys
 from app.config.settings_keys import SettingError
+from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import ExitCode
 from app.tools.command.local_cluster import LocalNode
 from app.tools.demo.faults import FAULTS
@@ -25,7 +26,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", ma
         help="run three members with clients on this machine, and try faults",
         description="Run three members with 21 instances over HTTP and 5 over gRPC on this machine, open the console, "
         "and cause the faults that you name. All data is in a temporary folder and is removed at the end.",
-        epilog="faults: " + "; ".join(f"{name}: {purpose}" for name, purpose in FAULTS.items()),
+        epilog="Without --fault, the command says what each fault does, and asks for one.",
     )
     parser.add_argument("--port", type=int, default=8848, help="port of the first member; the others follow (8848)")
     parser.add_argument(
@@ -51,7 +52,8 @@ def _run(options: argparse.Namespace, make_nodes: MakeNodes) -> int:
             print(f"rollcall: {error}", file=sys.stderr)
             return ExitCode.WRONG_OPTIONS
         members = [DemoMember(address, node, data / f"{number}.log") for number, (address, node) in enumerate(nodes, 1)]
-        print(f"starting {MEMBERS} members: {', '.join(one.address for one in members)}", flush=True)
+        names = ", ".join(one.address for one in members)
+        print(gettext("starting %(count)d members: %(members)s", count=MEMBERS, members=names), flush=True)
         try:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, lambda *_: sys.exit(ExitCode.DONE))  # so that the members are ended, too

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
 from app.tools.demo.demo_clients import INSTANCES, called
 from app.tools.demo.demo_members import DemoMember
 
@@ -68,19 +70,19 @@ def changes(before: View, after: View) -> Iterator[str]:
         known = before.states.get(observer, seen)
         for address, state in seen.items():
             if known.get(address) != state:
-                yield f"{observer} sees {address} {state}"
+                yield gettext("%(observer)s sees %(member)s %(state)s", observer=observer, member=address, state=state)
     old, new = _first(before.lists), _first(after.lists)
     if old is None or new is None:
         return
     for name in sorted(old.keys() | new.keys()):
         if old.get(name) != new.get(name):
-            yield f"{name} {_WORDS[new.get(name)]}"
+            yield gettext(_WORDS[new.get(name)], instance=name)
 
 
 _WORDS: Mapping[Any, str] = {
-    True: "is listed as healthy",
-    False: "is listed as unhealthy",
-    None: "is no longer listed",
+    True: N_("%(instance)s is listed as healthy"),
+    False: N_("%(instance)s is listed as unhealthy"),
+    None: N_("%(instance)s is no longer listed"),
 }
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from queue import Empty, SimpleQueue
 from threading import Thread
 
+from app.languages.command_texts import gettext
 from app.tools.demo.demo_clients import CONTEXT_PATH, PORT, DemoClients
 from app.tools.demo.demo_members import DemoMember
 from app.tools.demo.demo_view import UP, View, changes, look
@@ -19,7 +20,6 @@ SETTLE_S = 30.0
 EFFECT_S = 90.0
 """The longest time that a fault may take to have its whole effect. A silent instance is removed after 30 s."""
 QUIT = "quit"
-HOW = "Type the name of a fault and press Enter:"
 IsSeen = Callable[[View], bool]
 
 
@@ -49,12 +49,12 @@ class Demonstration:
         """
         try:
             self._clients.start()
-            self._await("all members list the same", self._is_whole, SETTLE_S)
+            self._await(gettext("all members list the same"), self._is_whole, SETTLE_S)
             self._greet()
             return all(map(self._causes, faults)) if faults else self._ask()
         finally:
             self._clients.stop()
-            print(f"\n{self._clients.calls}", flush=True)
+            print(f"\n{self._calls()}", flush=True)
 
     def _is_whole(self, view: View) -> bool:
         count = len(self._clients.http) + len(self._clients.grpc)
@@ -62,8 +62,14 @@ class Demonstration:
 
     def _greet(self) -> None:
         address = f"http://{self._members[0].address}{CONTEXT_PATH}/"
-        count = f"{len(self._clients.http)} instances over HTTP and {len(self._clients.grpc)} over gRPC"
-        print(f"\nThe console: {address}\n{count}, in {len(self._clients.services)} services", flush=True)
+        text = gettext(
+            "The console: %(address)s\n%(http)d instances over HTTP and %(grpc)d over gRPC, in %(services)d services",
+            address=address,
+            http=len(self._clients.http),
+            grpc=len(self._clients.grpc),
+            services=len(self._clients.services),
+        )
+        print(f"\n{text}", flush=True)
         if self._opens and _has_screen():
             webbrowser.open(address)
 
@@ -72,8 +78,9 @@ class Demonstration:
     def _ask(self) -> bool:
         """Cause what the user types, until the end of the input."""
         width = max(map(len, FAULTS))
-        print(HOW, *(f"  {name:{width}}  {purpose}" for name, purpose in FAULTS.items()), sep="\n")
-        print(f"  {QUIT:{width}}  end the members and the clients", flush=True)
+        print(gettext("Type the name of a fault and press Enter:"))
+        print(*(f"  {name:{width}}  {gettext(purpose)}" for name, purpose in FAULTS.items()), sep="\n")
+        print(f"  {QUIT:{width}}  {gettext('end the members and the clients')}", flush=True)
         typed = _typed()
         while True:
             try:
@@ -86,7 +93,9 @@ class Demonstration:
             if word in FAULTS:
                 self._causes(word)
             elif word:
-                print(f"{word!r} is not one of {', '.join(FAULTS)}, {QUIT}", flush=True)
+                print(
+                    gettext("%(word)s: name one of %(known)s", word=word, known=", ".join([*FAULTS, QUIT])), flush=True
+                )
 
     # --- faults -----------------------------------------------------------------------------------
 
@@ -96,69 +105,74 @@ class Demonstration:
         self._begun_s = time.monotonic()
         came = self._ways[fault]()
         failed = self._clients.calls.failed - before
-        print(f"{self._time()}  calls of the clients that failed meanwhile: {failed}", flush=True)
+        self._tell(gettext("calls of the clients that failed meanwhile: %(count)d", count=failed))
         return came
 
     def _kill(self) -> bool:
         running = [one for one in self._members if one.is_running]
         if len(running) == 1:
-            return self._refuse("only one member runs")
+            return self._refuse(gettext("only one member runs"))
         victim = running[-1]
         victim.kill()
-        self._tell(f"{victim.address} was killed")
+        self._tell(gettext("%(member)s was killed", member=victim.address))
         return self._await(
-            f"the others see {victim.address} {DOWN}, and list the same",
+            gettext("the others see %(member)s DOWN, and list the same", member=victim.address),
             lambda view: view.agree and view.all_say(victim.address, DOWN) and self._has_all_clients(view),
         )
 
     def _start(self) -> bool:
         victim = next((one for one in self._members if not one.is_running), None)
         if victim is None:
-            return self._refuse("all members run")
+            return self._refuse(gettext("all members run"))
         victim.start()
-        self._tell(f"{victim.address} starts")
+        self._tell(gettext("%(member)s starts", member=victim.address))
         victim.wait_ready()
         return self._await(
-            f"all see {victim.address} {UP}, and list the same",
+            gettext("all see %(member)s UP, and list the same", member=victim.address),
             lambda view: view.agree and victim.address in view.lists and view.all_say(victim.address, UP),
         )
 
     def _pause(self) -> bool:
         running = [one for one in self._members if one.serves]
         if len(running) == 1:
-            return self._refuse("only one member runs")
+            return self._refuse(gettext("only one member runs"))
         victim = running[-1]
         victim.pause()
-        self._tell(f"{victim.address} stands still for {PAUSE_S:.0f} s")
+        self._tell(gettext("%(member)s stands still for 10 s", member=victim.address))
         end_s = time.monotonic() + PAUSE_S
         while time.monotonic() < end_s:
             time.sleep(LOOK_S)
             self._look()
         victim.resume()
-        self._tell(f"{victim.address} goes on")
+        self._tell(gettext("%(member)s goes on", member=victim.address))
         return self._await(
-            f"all see {victim.address} {UP}, and list the same",
+            gettext("all see %(member)s UP, and list the same", member=victim.address),
             lambda view: view.agree and victim.address in view.lists and view.all_say(victim.address, UP),
         )
 
     def _silence(self) -> bool:
         one = next((one for one in self._clients.http if not one.is_silent), None)
         if one is None:
-            return self._refuse("all instances over HTTP are silent")
+            return self._refuse(gettext("all instances over HTTP are silent"))
         one.is_silent = True
-        return self._await_gone(f"{one.service} {one.ip}:{PORT}", "sends no more beats")
+        name = f"{one.service} {one.ip}:{PORT}"
+        self._tell(gettext("%(instance)s sends no more beats", instance=name))
+        return self._await_gone(name)
 
     def _crash(self) -> bool:
         client = next((one for one in self._clients.grpc if not one.is_over), None)
         if client is None:
-            return self._refuse("all clients over gRPC have crashed")
+            return self._refuse(gettext("all clients over gRPC have crashed"))
         client.is_over = True
         client.cut()
-        return self._await_gone(f"{client.service} {client.ip}:{PORT}", "crashed")
+        name = f"{client.service} {client.ip}:{PORT}"
+        self._tell(gettext("%(instance)s crashed", instance=name))
+        return self._await_gone(name)
 
-    def _await_gone(self, name: str, how: str) -> bool:
-        self._tell(f"{name} {how}")
-        return self._await(f"no member lists {name}", lambda view: view.health(name) == {None})
+    def _await_gone(self, name: str) -> bool:
+        return self._await(
+            gettext("no member lists %(instance)s", instance=name), lambda view: view.health(name) == {None}
+        )
 
     def _has_all_clients(self, view: View) -> bool:
         """Return whether the clients of the lost member are back at the others."""
@@ -166,7 +180,7 @@ class Demonstration:
         return all(wanted <= listed.keys() for listed in view.lists.values())
 
     def _refuse(self, why: str) -> bool:
-        print(f"Not now: {why}.", flush=True)
+        print(gettext("Not now: %(reason)s", reason=why), flush=True)
         return False
 
     # --- looking and telling ----------------------------------------------------------------------
@@ -182,11 +196,20 @@ class Demonstration:
         deadline_s = time.monotonic() + within_s
         while not is_seen(self._look()):
             if time.monotonic() > deadline_s:
-                self._tell(f"NOT SEEN within {within_s:.0f} s: {effect}")
+                self._tell(gettext("NOT SEEN within %(seconds)d s: %(effect)s", seconds=within_s, effect=effect))
                 return False
             time.sleep(LOOK_S)
         self._tell(effect)
         return True
+
+    def _calls(self) -> str:
+        calls = self._clients.calls
+        return gettext(
+            "%(done)d lists asked for, %(failed)d failed, %(empty)d empty",
+            done=calls.done,
+            failed=calls.failed,
+            empty=calls.empty,
+        )
 
     def _tell(self, text: str) -> None:
         print(f"{self._time()}  {text}", flush=True)
