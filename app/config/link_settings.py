@@ -101,7 +101,9 @@ FIELDS: Mapping[str, Key[Any]] = {
         "in: this cluster shows the other one's instances. out: it follows nothing; the other cluster has its own link "
         "to this one. both: as in, for a pair of links.",
     ),
-    "user": _field("user", TEXT, "", "The user that this link logs in as; it imports the services that this user may read."),
+    "user": _field(
+        "user", TEXT, "", "The user that this link logs in as; it imports the services that this user may read."
+    ),
     "password": _field("password", TEXT, "", "The password of that user."),
     "contextPath": _field("contextPath", CONTEXT_PATH, "/nacos", "The prefix of all paths at the other cluster."),
     "tls": _field("tls", FLAG, "false", "Call the other cluster over HTTPS."),

@@ -312,9 +312,7 @@ class ClusterCollector(Collector):
             f"{PREFIX}engine_turn_max_seconds", "The longest turn of that thread since the start.", times.turn_max_s
         )
         actions = HistogramMetricFamily(
-            f"{PREFIX}engine_action_seconds",
-            "Steps of work on the second thread of the engine, by kind.",
-            labels=["action"],
+            f"{PREFIX}engine_action_seconds", "Work on the engine's second thread, by kind.", labels=["action"]
         )
         for name, timings in sorted(times.actions.copy().items()):
             add_timings(actions, [name], timings)
