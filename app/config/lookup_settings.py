@@ -39,7 +39,7 @@ LOOKUP_TYPE = Key(
     ("nacos.core.member.lookup.type",),
     LOOKUP_OR_NONE,
     "",
-    "Where the member list comes from. Default: cluster.conf if there is one, else nacos.member.list, "
+    "The source of the member list. Default: cluster.conf if there is one, else nacos.member.list, "
     "else rollcall.member.dns, else address.server.domain: the first one that is set. Without any "
     "of them the node is standalone.",
 )
