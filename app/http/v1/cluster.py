@@ -35,7 +35,7 @@ class NodesSchema(CallSchema):
 
 
 class LookupSchema(CallSchema):
-    type = Text("type", "Where the member list comes from: `file`, `address-server` or `dns`.", needs=PRESENT)
+    type = Text("type", "The source of the member list: `file`, `address-server` or `dns`.", needs=PRESENT)
 
 
 class MemberSchema(Schema):

@@ -93,9 +93,9 @@ def _part(name: str, head: str = "", value: str = "v") -> bytes:
     ("body", "content_type", "words"),
     [
         (b"".join(_part(str(number)) for number in range(PARTS_MAX + 1)), "", "128 parts"),
-        (_part("a", "".join(f'; b{number}="\\\\"' for number in range(1_000))), "", "heads"),
-        (b"--XX\r\n" + b"X: y\r\n" * 2_000 + b"\r\nv\r\n", "", "heads"),
-        (b"--XX\r\n" + b"X: y\n" * 2_000, "", "heads"),
+        (_part("a", "".join(f'; b{number}="\\\\"' for number in range(1_000))), "", "part headers"),
+        (b"--XX\r\n" + b"X: y\r\n" * 2_000 + b"\r\nv\r\n", "", "part headers"),
+        (b"--XX\r\n" + b"X: y\n" * 2_000, "", "part headers"),
         (b"a" * 9_000 + _part("a"), "", "begin"),
         (b"\r\n" * 9_000 + _part("a"), "", "begin"),
         (_part("a"), "; x=y" * 60, "Content-Type"),
