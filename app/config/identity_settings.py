@@ -14,7 +14,7 @@ IDENTITY_KEY = Key(
     ("nacos.core.auth.server.identity.key",),
     TEXT,
     "",
-    "The header that identifies requests of members and real Nacos; a cluster beyond loopback needs it.",
+    "The header by which members and real Nacos recognize each other's requests; a cluster beyond loopback needs it.",
 )
 IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),

@@ -39,8 +39,8 @@ LOOKUP_TYPE = Key(
     ("nacos.core.member.lookup.type",),
     LOOKUP_OR_NONE,
     "",
-    "The source of the member list. Default: cluster.conf if that file exists, else nacos.member.list, "
-    "else rollcall.member.dns, else address.server.domain. Without all of them the node is alone.",
+    "Where the member list comes from. Default: cluster.conf if there is one, else nacos.member.list, "
+    "else rollcall.member.dns, else address.server.domain, whichever is set; without all of them the node is alone.",
 )
 SERVER_DOMAIN = Key(
     ("address.server.domain", "address_server_domain"),
