@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.http.console.page import ConsolePage
-from app.http.console.shown_texts import age_text
+from app.http.console.shown_texts import age_text, units_of
 from app.languages.catalogues import N_, Texts
 from app.peers.asked import ask_members
 
@@ -164,7 +164,7 @@ class ClusterFacts:
         if not contents or not contents["parts"]:
             return texts.gettext("This member has not compared any contents yet.")
         share = contents["parts"] * 100 // contents["of"]
-        age = age_text(max(contents["oldestAgeMs"], 1_000), texts)
+        age = age_text(max(contents["oldestAgeMs"], 1_000), units_of(texts))
         text = N_("The contents of %(share)s %% of the services were compared in the last %(age)s: they are equal.")
         return texts.gettext(text, share=share or 1, age=age)
 

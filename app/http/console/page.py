@@ -24,7 +24,7 @@ from app.http.api.console_cookie import (
 )
 from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
 from app.http.console.page_language import language_of
-from app.http.console.shown_texts import DONE, age_text, number_text, time_text
+from app.http.console.shown_texts import DONE, age_text, number_text, time_text, units_of
 from app.http.console.template_texts import with_texts
 from app.languages.catalogues import CONSOLE as CONSOLE_TEXTS
 from app.languages.catalogues import LANGUAGES, N_, Texts, texts_of
@@ -84,7 +84,7 @@ def templates(language: str) -> Environment:
     )
     made.globals["host_port"] = host_port
     texts = texts_of(CONSOLE_TEXTS, language)
-    made.filters |= {"age": partial(age_text, texts=texts), "number": number_text, "time": time_text}
+    made.filters |= {"age": partial(age_text, units=units_of(texts)), "number": number_text, "time": time_text}
     return with_texts(made, texts)
 
 

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from app.languages.catalogues import ENGLISH_TEXTS, N_, Texts
+from app.languages.catalogues import N_, Texts
 
 DONE = {
     "instance-saved": N_("The instance was changed."),
@@ -30,16 +30,21 @@ DONE = {
 """The first sentence of the page that follows a change."""
 UNITS = N_("d h min s ms")
 """The units of ages, the largest first."""
+ENGLISH_UNITS = tuple(UNITS.split())
 _STEPS_MS = (86_400_000, 3_600_000, 60_000, 1_000)
 _FEW = 10
 NONE = "\N{EN DASH}"
 
 
-def age_text(age_ms: float | None, texts: Texts = ENGLISH_TEXTS) -> str:
+def units_of(texts: Texts) -> tuple[str, ...]:
+    """Return the units of ages in a language, the largest first."""
+    return tuple(texts.gettext(UNITS).split())
+
+
+def age_text(age_ms: float | None, units: tuple[str, ...] = ENGLISH_UNITS) -> str:
     """Return a time span in one unit, such as ``12 s``; below ten units with one digit after the point."""
     if age_ms is None:
         return NONE
-    units = texts.gettext(UNITS).split()
     for unit_ms, unit in zip(_STEPS_MS, units, strict=False):
         if age_ms >= unit_ms:
             count = age_ms / unit_ms

@@ -7,9 +7,12 @@ from jinja2 import nodes
 from jinja2.environment import Environment
 from jinja2.ext import InternationalizationExtension
 from jinja2.lexer import Token, TokenStream
+from jinja2.parser import Parser
 
 from app.languages.catalogues import Texts
 
+_STORED = "_trans"
+"""The name under which Jinja stores the first variable of a block, if it is a call."""
 _PLACEHOLDER = re.compile(r"%\((\w+)\)s|%%")
 
 
@@ -35,6 +38,17 @@ class TemplateTexts(InternationalizationExtension):
                 yield Token(text.lineno, "string", self.texts.gettext(text.value))
             else:
                 yield token
+
+    def parse(self, parser: Parser) -> nodes.Node | list[nodes.Node]:
+        """Return the nodes of a block; its first variable is only stored beforehand if a plural needs it, too."""
+        made = super().parse(parser)
+        if not isinstance(made, list) or not isinstance(output := made[1], nodes.Output):
+            return made
+        stored = made[0]
+        assert isinstance(stored, nodes.Assign)
+        is_stored = [isinstance(one, nodes.Name) and one.name == _STORED for one in output.nodes]
+        output.nodes = [stored.node if is_it else one for is_it, one in zip(is_stored, output.nodes, strict=True)]
+        return output
 
     def _make_node(  # type: ignore[override]  # a statement stands for the output
         self,
