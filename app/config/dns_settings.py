@@ -61,7 +61,8 @@ DNS_RATE = Key(
     ("rollcall.dns.rate.perSecondPerAddress",),
     whole(0, 10_000_000),
     "1000",
-    "Queries from one client address per second over UDP, and as many over TCP (IPv6: from one /64); 0 is no limit.",
+    "Queries from one client address per second over UDP, and as many over TCP (IPv6: "
+    "from one /64); 0 removes the limit.",
 )
 DNS_KEYS: tuple[Key[Any], ...] = (
     DNS_ENABLED,

@@ -25,7 +25,7 @@ HTTP_HOSTS = Key(
     ("rollcall.http.hosts",),
     NAMES,
     "",
-    "Host names, separated by commas, by which browsers may call this node in addition to IP addresses, localhost "
+    "Host names, separated by commas, under which browsers may call this node, in addition to IP addresses, localhost "
     "and the members' names: the name of a load balancer, for example. * allows every name. Other clients may use "
     "any name.",
 )

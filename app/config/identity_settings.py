@@ -14,7 +14,7 @@ IDENTITY_KEY = Key(
     ("nacos.core.auth.server.identity.key",),
     TEXT,
     "",
-    "The header by which members and real Nacos recognize each other's requests; a cluster beyond loopback needs it.",
+    "The name of the header that identifies requests of members and of real Nacos; a cluster beyond loopback needs it.",
 )
 IDENTITY_VALUE = Key(
     ("nacos.core.auth.server.identity.value",),
@@ -154,13 +154,14 @@ class IdentitySettings:
 
 
 UNIDENTIFIED = (
-    "THIS CLUSTER HAS NO IDENTITY: any host that calls from a member's address, or can forge it, can write to the "
-    f"registry of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
+    "THIS CLUSTER HAS NO IDENTITY: anyone who calls from a member's address, or can forge it, can write to the "
+    "registry "
+    f"of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
 )
 NEEDED = (
-    "a cluster whose members are not all on loopback needs a secret that the members share: set "
-    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, on a network that only members can "
-    f"reach, {WITHOUT_IDENTITY.name}=true"
+    "a cluster whose members are not all on loopback needs a secret that identifies its members to each other: set "
+    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, if nothing else can "
+    f"reach any member, {WITHOUT_IDENTITY.name}=true"
 )
 
 

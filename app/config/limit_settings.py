@@ -122,15 +122,15 @@ ROWS: dict[str, LimitRow] = {
         0,
         COUNT_MAX,
         0,
-        "Connections from one client address over HTTP, and as many over gRPC (IPv6: from one /64); 0 is nine tenths "
-        "of what the node accepts, for each protocol and in total.",
+        "Connections from one client address over HTTP, and as many over gRPC (IPv6: from one /64); "
+        "0 allows nine tenths of all connections of the node, for each protocol and in total.",
     ),
     "writes_per_second_per_address": LimitRow(
         0,
         COUNT_MAX,
         0,
         "Writes from one client address per second, in bursts of up to five seconds' worth (IPv6: from one /64); "
-        "beats do not count. 0 is no limit.",
+        "beats do not count. 0 removes the limit.",
     ),
     "page_size": LimitRow(1, 1_000_000, 10_000, "Entries of one page of a list; a larger page is cut to this size."),
     "memory_mb": LimitRow(

@@ -39,8 +39,9 @@ LOOKUP_TYPE = Key(
     ("nacos.core.member.lookup.type",),
     LOOKUP_OR_NONE,
     "",
-    "Where the member list comes from. Default: cluster.conf if there is one, else nacos.member.list, "
-    "else rollcall.member.dns, else address.server.domain, whichever is set; without all of them the node is alone.",
+    "The source of the member list. Default: cluster.conf if there is one, else nacos.member.list, "
+    "else rollcall.member.dns, else address.server.domain: the first one that is set. Without any "
+    "of them the node is standalone.",
 )
 SERVER_DOMAIN = Key(
     ("address.server.domain", "address_server_domain"),

@@ -44,7 +44,7 @@ SECURITY_FILE = Key(
     ("rollcall.audit.securityFile",),
     FILE_OR_NONE,
     "",
-    "The security log. Default: security.log beside the audit log.",
+    "The security log. Default: security.log in the folder of the audit log.",
 )
 SECURITY_FILE_MB = Key(
     ("rollcall.audit.securityFileMb",),

@@ -121,7 +121,7 @@ STANDALONE = Key(
     ("nacos.standalone",),
     FLAG_OR_NONE,
     "",
-    "Run a single node, whatever members are listed. Default: true if no members are listed.",
+    "Run a single node, and ignore any listed members. Default: true if no members are listed.",
 )
 SERVER_IP = Key(
     ("nacos.server.ip",),
