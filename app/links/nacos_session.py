@@ -57,7 +57,7 @@ class NacosSession:
         self._instances = 0
         """Instances of all services that are watched."""
         self._asks: dict[ServiceName, None] = {}
-        self._is_listed = self._has_lost = False
+        self._is_listed = self._has_lost = self._has_sent = False
         self._spaces: Collection[str] = ()
         self._spaces_ms = self._begun_ms
         self._list_ms = self._check_ms = self._begun_ms
@@ -80,10 +80,16 @@ class NacosSession:
             numbers = (number, (number - 1) % count) if twice else (number,)
             self._outgoing.carry(tuple(FollowedPart(one, count) for one in numbers), self._now_ms())
 
+    @property
+    def is_settled(self) -> bool:
+        """Return whether all that this member carries is registered over this connection."""
+        return self._has_sent and not (self._outgoing is not None and self._outgoing.is_busy)
+
     def step(self) -> tuple[int, int]:
         """Do what is due. Return how many changes came, and their bytes.
 
         Raises:
+            NacosMoved: the server asks to connect to another one.
             LinkError: the server does not answer.
             CodecError: the link leads to this cluster itself.
         """
@@ -103,6 +109,7 @@ class NacosSession:
         if self._settings.follows and self._is_listed and not self._asks and self._is_comparison_due():
             self._compare()
         self._send_some()
+        self._has_sent = True
         is_busy = self._asks or (self._outgoing is not None and self._outgoing.is_busy)
         for pushed in self._side.take(0.0 if is_busy else WAIT_S):
             self._bytes += pushed.size
