@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from app.config.link_settings import LinkSettings
 from app.links.link_calls import LinkCalls, LinkError, LinkRefused
@@ -14,12 +14,11 @@ NAMESPACE_PATHS = "/v1/console/namespaces", "/v3/admin/core/namespace/list"
 CATALOG_PATHS = "/v1/ns/catalog/services", "/v3/admin/ns/service/list"
 """In each row the path of Nacos 1.x and 2.x, then that of 3.x."""
 PAGE, PAGES_MAX = 500, 2_000
-"""Nacos 3.x refuses larger pages than 500."""
 NAMESPACES_MAX = 1_000
 
 
 class NacosCatalog:
-    """The lists of one server. Each call has a connection of its own: they are few."""
+    """The lists of one server. Each list has a connection of its own: they are few."""
 
     def __init__(self, settings: LinkSettings, server: str) -> None:
         self._settings, self._server, self.token = settings, server, ""
@@ -52,7 +51,8 @@ class NacosCatalog:
         return self._listed(NAMESPACE_PATHS, self._namespaces) or []
 
     def _namespaces(self, path: str) -> list[str]:
-        listed = self._get(path, {}).get("data")
+        with LinkCalls(self._settings, self._server, self.token) as calls:
+            listed = calls.json("GET", path, {}).get("data")
         rows = [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
         return [str(one.get("namespace") or DEFAULT_NAMESPACE) for one in rows[:NAMESPACES_MAX]]
 
@@ -66,8 +66,12 @@ class NacosCatalog:
 
     def _names(self, path: str, namespace: str) -> Iterator[str]:
         query: dict[str, object] = {"namespaceId": namespace, "pageSize": PAGE, "hasIpCount": "false"}
+        with LinkCalls(self._settings, self._server, self.token) as calls:
+            yield from self._named_on_pages(calls, path, query)
+
+    def _named_on_pages(self, calls: LinkCalls, path: str, query: Mapping[str, object]) -> Iterator[str]:
         for page in range(1, PAGES_MAX + 1):
-            answer = self._get(path, query | {"pageNo": page})
+            answer = calls.json("GET", path, {**query, "pageNo": page})
             data = answer.get("data")
             listed = data.get("pageItems") if isinstance(data, dict) else answer.get("serviceList")
             if not isinstance(listed, list):
@@ -78,10 +82,6 @@ class NacosCatalog:
                     yield name if GROUP_SPLITTER in name else f"{group}{GROUP_SPLITTER}{name}"
             if len(listed) < PAGE:
                 return
-
-    def _get(self, path: str, query: Mapping[str, object]) -> dict[str, Any]:
-        with LinkCalls(self._settings, self._server, self.token) as calls:
-            return calls.json("GET", path, query)
 
     def _listed(self, paths: tuple[str, ...], ask: Callable[[str], T]) -> T | None:
         """Return the first answer to calls that the server did not refuse before; None if it refuses all."""

@@ -17,6 +17,7 @@ from app.config.rpc_settings import RPC_SDK_OFFSET
 from app.config.version import NACOS_2_VERSION, __version__
 from app.links.link_calls import TIMEOUT_S, LinkError, LinkRefused
 from app.links.nacos_inbox import Inbox, Message
+from app.links.nacos_side import NacosMoved
 from app.peers import payload as wire
 from app.peers.payload import Payload, PayloadError
 
@@ -60,6 +61,7 @@ class NacosConnection:
         self._channel = _channel(target, settings)
         self._call: Any = self._channel.unary_unary(wire.REQUEST_METHOD)
         self._is_acknowledged = threading.Event()
+        self._is_reset = False
         self._stream: Any = None
 
     def open(self) -> None:
@@ -154,10 +156,13 @@ class NacosConnection:
         """Check that the server answers and knows this connection.
 
         Raises:
+            NacosMoved: it asks to connect elsewhere.
             LinkError: it does not.
         """
         if self.inbox.ended is not None:
             raise LinkError(f"{self.server}: {self.inbox.ended}")
+        if self._is_reset:
+            raise NacosMoved(f"{self.server} asks to connect to another server")
         self.call(HEALTH, {})
 
     def _read(self, stream: Any) -> None:
@@ -172,7 +177,9 @@ class NacosConnection:
                     answer_type = message.type.removesuffix("Request") + "Response"
                     self._answers.put_nowait(wire.encode_json(answer_type, wire.success(requestId=request_id)))
                 if message.type == RESET:
-                    break
+                    self._is_reset = True
+                    self.inbox.wake()
+                    continue
                 if message.type == SETUP_DONE:
                     table = values.get("abilityTable")
                     self.abilities = table if isinstance(table, dict) else {}

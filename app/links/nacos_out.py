@@ -38,6 +38,8 @@ class LocalRegistrations:
         self._settings, self._feed, self._own_cluster = settings, feed, own_cluster
         self._parts: tuple[FollowedPart, ...] = ()
         self._place = 0
+        self._may_have_more = False
+        """True if the feed gave changes when it was read last: it gives a part at a time."""
         self._dirty: dict[ServiceName, None] = {}
         self._sent: dict[ServiceName, RegisteredService] = {}
         self._taken: dict[ServiceName, frozenset[Address]] = {}
@@ -99,12 +101,13 @@ class LocalRegistrations:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether services wait to be registered."""
-        return bool(self._dirty)
+        """Return whether services wait to be registered, or changes to be read."""
+        return bool(self._dirty) or self._may_have_more or self._feed.has_more
 
     def due(self, now_ms: int, count_max: int) -> list[ServiceName]:
         """Return services that may have changed, at most ``count_max``. ``rows`` says what is to be registered."""
         changed = self._feed.names_since(self._place, lambda *_: True)
+        self._may_have_more = bool(changed and changed[0])
         if changed is None:
             self._mark_all()
         else:

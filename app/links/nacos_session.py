@@ -19,6 +19,8 @@ from distro.model.errors import CodecError
 CHECK_MS = 1_000
 LIST_MS = 2_000
 """How often the names of services are asked for."""
+LIST_SHARE = 20
+"""Names are not asked for again before so many times the time that the last list of them took: long lists cost."""
 ASK_AGAIN_MS = 300_000
 """Each list is asked for at least so often: what any fault left different is found."""
 STEP_SERVICES = 50
@@ -55,7 +57,7 @@ class NacosSession:
         self._instances = 0
         """Instances of all services that are watched."""
         self._asks: dict[ServiceName, None] = {}
-        self._is_listed = self._has_lost = False
+        self._is_listed = self._has_lost = self._has_sent = False
         self._spaces: Collection[str] = ()
         self._spaces_ms = self._begun_ms
         self._list_ms = self._check_ms = self._begun_ms
@@ -78,10 +80,16 @@ class NacosSession:
             numbers = (number, (number - 1) % count) if twice else (number,)
             self._outgoing.carry(tuple(FollowedPart(one, count) for one in numbers), self._now_ms())
 
+    @property
+    def is_settled(self) -> bool:
+        """Return whether all that this member carries is registered over this connection."""
+        return self._has_sent and not (self._outgoing is not None and self._outgoing.is_busy)
+
     def step(self) -> tuple[int, int]:
         """Do what is due. Return how many changes came, and their bytes.
 
         Raises:
+            NacosMoved: the server asks to connect to another one.
             LinkError: the server does not answer.
             CodecError: the link leads to this cluster itself.
         """
@@ -93,6 +101,7 @@ class NacosSession:
             self._heard()
         if self._settings.follows and now_ms >= self._list_ms and not self._asks:
             self._list()
+            self._list_ms = max(self._list_ms, self._now_ms() + LIST_SHARE * (self._now_ms() - now_ms))
         if now_ms >= self._again_ms:
             self._again_ms = now_ms + ASK_AGAIN_MS
             self._asks.update(dict.fromkeys(self._watched))
@@ -100,6 +109,7 @@ class NacosSession:
         if self._settings.follows and self._is_listed and not self._asks and self._is_comparison_due():
             self._compare()
         self._send_some()
+        self._has_sent = True
         is_busy = self._asks or (self._outgoing is not None and self._outgoing.is_busy)
         for pushed in self._side.take(0.0 if is_busy else WAIT_S):
             self._bytes += pushed.size

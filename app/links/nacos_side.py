@@ -3,8 +3,12 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from app.links.link_calls import LinkRefused
+from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_values import Address, ServiceName
+
+
+class NacosMoved(LinkError):
+    """The server asks to connect to another one. Until then the connection stays."""
 
 
 class Pushed(NamedTuple):

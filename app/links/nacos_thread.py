@@ -8,9 +8,9 @@ from app.links.follower import LinkFollower
 from app.links.link_thread import LinkThread
 from app.links.nacos_grpc import GrpcNacos
 from app.links.nacos_http import HttpNacos
-from app.links.nacos_out import LocalRegistrations
+from app.links.nacos_out import HANDOVER_MS, LocalRegistrations
 from app.links.nacos_session import NacosSession
-from app.links.nacos_side import NacosSide
+from app.links.nacos_side import NacosMoved, NacosSide
 
 
 class NacosThread(LinkThread):
@@ -28,6 +28,9 @@ class NacosThread(LinkThread):
         super().__init__(follower, part, now_ms)
         settings = follower.settings
         self._feed = feed
+        self._former: NacosSide | None = None
+        """The connection to a server that asked to connect to another one, until all is registered there."""
+        self._moved_ms = 0
         self.outgoing = LocalRegistrations(settings, feed, own_cluster) if settings.sends else None
 
     @property
@@ -48,15 +51,30 @@ class NacosThread(LinkThread):
         side: NacosSide = (GrpcNacos if settings.kind == NACOS else HttpNacos)(settings, server)
         self._calls, self._begun_ms = side, self._now_ms()
         self.connections += 1
+        is_kept = False
         try:
             if not self._stopped.is_set():  # or the end came before it could cut these calls
                 side.open()
             self._work(side)
+        except NacosMoved:
+            self._server += 1
+            self._leave_former()
+            self._former, is_kept = side, True
         finally:
             if self.outgoing is not None:
                 self._feed.detach(side.wake)
                 self.outgoing.end()
-            side.close(withdraws=self._stopped.is_set() and self._withdraws)
+            if not is_kept:
+                side.close(withdraws=self._stopped.is_set() and self._withdraws)
+            if self._stopped.is_set() or self._now_ms() - self._moved_ms > HANDOVER_MS:
+                self._leave_former()
+
+    def _leave_former(self) -> None:
+        """End the connection before the present one, which has all by now that was registered over it."""
+        former, self._former = self._former, None
+        self._moved_ms = self._now_ms()
+        if former is not None:
+            former.close(withdraws=False)
 
     def _work(self, side: NacosSide) -> None:
         if self.outgoing is not None:
@@ -72,4 +90,6 @@ class NacosThread(LinkThread):
             changes, size = session.step()
             self.bytes += size
             self._failures = 0
+            if self._former is not None and session.is_settled:
+                self._leave_former()
             self._rest(changes, size)

@@ -88,7 +88,7 @@ def check_properties(one: Snippet, _: Path) -> None:
         else:
             assert not name.startswith(("rollcall.", "nacos.")) or name in ours, name
     servers = {f"{name.rpartition('.')[0]}.servers": "10.1.0.1" for name in of_links}
-    LinkSource(((servers | of_links, one.page),)).read()
+    LinkSource(((servers | of_links, one.page),), cluster_id="example").read()
 
 
 def check_ini(one: Snippet, _: Path) -> None:

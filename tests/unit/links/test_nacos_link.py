@@ -159,3 +159,20 @@ def test_a_connection_speaks_tls_and_trusts_the_given_certificates_alone(tmp_pat
         other.file.unlink()
         with pytest.raises(LinkError, match="cannot be read"):
             connection(other.file)
+
+
+def test_a_connection_that_is_reset_loses_nothing_that_it_registered() -> None:
+    with Registry() as there, Registry(settings=linked_with(there)) as here:
+        here.register("orders", "10.0.0.1", 80)
+        there.wait_for_instances("orders", 1)
+        [former] = json.loads(there.call("GET", "/v2/core/loader/current"))
+        there.call("GET", "/v2/core/loader/reloadClient", connectionId=former, redirectAddress=there.address)
+
+        def is_moved() -> bool:
+            assert seen(there, "orders") == {"10.0.0.1"}
+            found = list(json.loads(there.call("GET", "/v2/core/loader/current")))
+            return len(found) == 1 and found != [former]
+
+        there.wait_until(is_moved)
+        there.register("others", "10.0.0.2", 80)
+        here.wait_for_instances("others", 1)

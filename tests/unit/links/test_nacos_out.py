@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from app.config.link_settings import LinkSettings, LinkSource
+from app.links import feed
 from app.links.feed_lines import FollowedPart
 from app.links.nacos_out import HANDOVER_MS, RETRY_MS, LocalRegistrations
 from app.links.nacos_values import Address, ServiceName, read_list, sent_rows
@@ -180,3 +181,17 @@ def test_after_too_many_changes_all_services_are_compared() -> None:
     one.side.feed._lost = True
     one.side.put(NAME, "10.0.0.2")
     assert one.send() == {THERE: {"10.0.0.2"}}
+
+
+def test_changes_that_the_feed_gives_in_parts_are_read_without_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = WayOut()
+    one.send()
+    one.send()
+    assert not one.outgoing.is_busy
+    monkeypatch.setattr(feed, "READ_MAX", 1)
+    for number in range(3):
+        one.side.put(f"G@@s{number}", "10.0.0.1")
+    done, rounds = 0, 0
+    while one.outgoing.is_busy:
+        done, rounds = done + len(one.send()), rounds + 1
+    assert (done, rounds) == (3, 4)
