@@ -44,10 +44,8 @@ class LinkCalls:
             self._connection = HTTPConnection(host, port, timeout=TIMEOUT_S)
         self._headers = {"User-Agent": USER_AGENT}
 
-    def __enter__(self) -> "LinkCalls":
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the connection."""
         self._connection.close()
 
     def cut(self) -> None:

@@ -2,13 +2,14 @@
 
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.config.link_settings import LinkSettings, LinkSource
 from app.config.settings_keys import SettingError
 from app.links.feed import Feed
 from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
-from app.links.follower import LinkFollower
+from app.links.follower import LinkFollower, LinkRules
 from app.links.link_thread import LinkThread
 from app.naming.registry.foreign_table import ForeignTable
 from app.replication.foreign_type import ForeignStore, parse_foreign_key
@@ -21,6 +22,18 @@ UNKNOWN_KEPT_MS = 60_000
 DROPPED_MAX = 500
 """Services that one tick removes at most."""
 END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class LinkKinds:
+    """The kinds of the parts of links. The simulation gives others: links in virtual time, or without a rule."""
+
+    thread: Callable[..., LinkThread] = LinkThread
+    feed: Callable[..., Feed] = Feed
+    rules: LinkRules = field(default_factory=LinkRules)
+
+
+LINKS = LinkKinds()
 
 
 class NodeLinks:
@@ -36,9 +49,10 @@ class NodeLinks:
         own_cluster: Callable[[], str],
         run: str,
         part: Callable[[], tuple[int, int] | None],
+        kinds: LinkKinds = LINKS,
     ) -> None:
         """``run``: this run of this node. ``part``: which of how many parts of all services it owns; None for none."""
-        self.feed = feed
+        self.feed, self._kinds = feed, kinds
         self._source, self._store, self._table, self._clock = source, store, table, clock
         self._own_cluster, self._run, self._part = own_cluster, run, part
         self._begun_ms = clock.monotonic_ms()
@@ -95,8 +109,9 @@ class NodeLinks:
 
     def _begun(self, settings: LinkSettings) -> LinkThread:
         now_ms = self._clock.monotonic_ms
-        follower = LinkFollower(settings, self._own_cluster, self._store, self._table.would_be_empty, now_ms())
-        thread = LinkThread(follower, self._part, now_ms)
+        kinds, is_last = self._kinds, self._table.would_be_empty
+        follower = LinkFollower(settings, self._own_cluster, self._store, is_last, now_ms(), kinds.rules)
+        thread = kinds.thread(follower, self._part, now_ms)
         thread.start()
         LOG.info("link %s follows %s", settings.name, ", ".join(settings.servers))
         return thread
@@ -145,8 +160,8 @@ class NodeLinks:
             "link_compared": sum(one.stats.compared for one in followers),
             "link_kept": sum(one.stats.kept for one in followers),
             "link_retired": sum(one.stats.retired for one in followers),
-            "link_bytes": sum(one.bytes for one in self._threads.values()),
-            "link_connections": sum(one.connections for one in self._threads.values()),
+            "link_bytes": sum(one.steps.bytes for one in self._threads.values()),
+            "link_connections": sum(one.steps.connections for one in self._threads.values()),
             "foreign_instances": self._store.instances,
             "feed_followers": self.feed.followers,
             "feed_changes": self.feed.stats.feed_changes,
@@ -177,8 +192,8 @@ def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, An
         "compared": stats.compared,
         "refused": stats.refused,
         "kept": stats.kept,
-        "bytes": thread.bytes,
-        "connections": thread.connections,
+        "bytes": thread.steps.bytes,
+        "connections": thread.steps.connections,
         "error": follower.error,
         "refusal": follower.refusal,
     }
