@@ -143,7 +143,8 @@ class LinkSteps:
         if now_ms - self._logged_ms >= LOG_AGAIN_MS:
             self._logged_ms = now_ms
             LOG.warning("link %s: %s", follower.settings.name, text)
-        if now_ms - follower.heard_ms >= SILENT_MS:
+        if now_ms - follower.heard_ms >= SILENT_MS and (place := self._part()) is not None:
+            self._take_part(place)  # what another member owns by now is not for this one to mark
             follower.silent(now_ms)
         wait_s: float = min(RETRY_S * 2 ** min(self._failures - 1, 10), RETRY_MAX_S)
         return wait_s * (1 - self._share() / 4)
@@ -171,10 +172,12 @@ class LinkSteps:
 
     def _is_comparison_due(self) -> bool:
         follower, now_ms = self.follower, self._now_ms()
-        is_late = now_ms - self._compared_ms >= COMPARE_MS
-        return follower.placed is None or is_late or (follower.recheck_ms is not None and now_ms >= follower.recheck_ms)
+        if follower.placed is None or follower.is_disturbed or now_ms - self._compared_ms >= COMPARE_MS:
+            return True
+        return follower.recheck_ms is not None and now_ms >= follower.recheck_ms
 
     def _compare(self) -> Generator[Step, Any, None]:
+        self.follower.begin_comparison()
         follower, answers, slices, number = self.follower, list[dict[str, Any]](), self.follower.slices(), 0
         while number < slices:
             found = yield from self._compare_slice(number, slices)

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from app.config.link_settings import LinkSettings, LinkSource
 from app.config.settings_keys import SettingError
 from app.links.feed import Feed
 from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
 from app.links.follower import LinkFollower, LinkRules
+from app.links.link_steps import LinkSteps
 from app.links.link_thread import LinkThread
 from app.naming.registry.foreign_table import ForeignTable
 from app.replication.foreign_type import ForeignStore, parse_foreign_key
@@ -24,11 +25,32 @@ DROPPED_MAX = 500
 END_S = 5.0
 
 
+class RunningLink(Protocol):
+    """A link that takes its steps until it is ended; see ``LinkThread``."""
+
+    @property
+    def follower(self) -> LinkFollower: ...
+
+    @property
+    def steps(self) -> LinkSteps: ...
+
+    @property
+    def server(self) -> str: ...
+
+    def start(self) -> None: ...
+
+    def end(self) -> None: ...
+
+    def join(self, timeout_s: float, /) -> bool: ...
+
+    def check(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class LinkKinds:
     """The kinds of the parts of links. The simulation gives others: links in virtual time, or without a rule."""
 
-    thread: Callable[..., LinkThread] = LinkThread
+    thread: Callable[..., RunningLink] = LinkThread
     feed: Callable[..., Feed] = Feed
     rules: LinkRules = field(default_factory=LinkRules)
 
@@ -58,8 +80,8 @@ class NodeLinks:
         self._begun_ms = clock.monotonic_ms()
         self._stamp: tuple[int, ...] | None = None
         self._is_read = self._is_stopped = False
-        self._threads: dict[str, LinkThread] = {}
-        self._ending: list[LinkThread] = []
+        self._threads: dict[str, RunningLink] = {}
+        self._ending: list[RunningLink] = []
         self._unknown_ms: dict[str, int] = {}
         self.error = ""
         """Why the settings that are in the file now are not followed."""
@@ -107,7 +129,7 @@ class NodeLinks:
             if settings.follows and name not in self._threads:
                 self._threads[name] = self._begun(settings)
 
-    def _begun(self, settings: LinkSettings) -> LinkThread:
+    def _begun(self, settings: LinkSettings) -> RunningLink:
         now_ms = self._clock.monotonic_ms
         kinds, is_last = self._kinds, self._table.would_be_empty
         follower = LinkFollower(settings, self._own_cluster, self._store, is_last, now_ms(), kinds.rules)
@@ -170,7 +192,7 @@ class NodeLinks:
         }
 
 
-def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, Any]:
+def _state(thread: RunningLink, store: ForeignStore, now_ms: int) -> dict[str, Any]:
     follower = thread.follower
     settings, stats = follower.settings, follower.stats
     parts = [part for _, part in store.parts(settings.name)]
