@@ -12,6 +12,7 @@ from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
 from app.links.follower import LinkFollower, LinkRules
 from app.links.link_steps import LinkSteps
 from app.links.link_thread import LinkThread
+from app.naming.model.foreign import ForeignPart
 from app.naming.registry.foreign_table import ForeignTable
 from app.replication.foreign_type import ForeignStore, parse_foreign_key
 from distro.model.ports import Clock
@@ -170,6 +171,31 @@ class NodeLinks:
         """Return each link as this member has it, by name. Shape: docs/links.md."""
         now_ms = self._clock.monotonic_ms()
         return [_state(one, self._store, now_ms) for _, one in sorted(self._threads.items())]
+
+    def carried(self) -> list[dict[str, Any]]:
+        """Return what each link is to bring, by name. Shape: docs/audit.md."""
+        now_ms = self._clock.monotonic_ms()
+        return [
+            {
+                "name": name,
+                "cluster": one.follower.origin,
+                "namespaces": list(one.follower.settings.chosen.namespaces),
+                "groups": list(one.follower.settings.chosen.groups),
+                "services": list(one.follower.settings.chosen.services),
+                "namespace_map": dict(one.follower.settings.namespace_map),
+                "heard_ago_ms": now_ms - one.follower.heard_ms,
+                "servers": list(one.follower.settings.servers),
+            }
+            for name, one in sorted(self._threads.items())
+        ]
+
+    def brought(self) -> tuple[list[tuple[str, str, ForeignPart]], int]:
+        """Return what links brought, as namespace, full name and state of each service and link; and the time of now.
+
+        The time is that of the clock by which the ages of the states count, in ms.
+        """
+        parsed = [(parse_foreign_key(key), part) for key, part in self._store.parts()]
+        return [(key.namespace, key.full_name, part) for key, part in parsed if key], self._clock.monotonic_ms()
 
     def counters(self) -> dict[str, int]:
         """Return the counts of all links, and of the feed."""

@@ -145,7 +145,9 @@ class LinkChecker:
         elif one is not None:
             self._shown.add(seen)
         elif seen in self._shown:
-            if self._world.now_ms - self._lacked_ms.get(client.address, -EXCUSED_MS) < EXCUSED_MS:
+            lacked_ms = self._lacked_ms.get(client.address, -EXCUSED_MS)
+            # It may have been removed and registered again between two samples.
+            if self._world.now_ms - max(lacked_ms, client.acknowledged_ms or 0) < EXCUSED_MS:
                 self._shown.discard(seen)
                 return
             text = f"{member.address} no longer shows {client.address} of {client.service}, which beats at its cluster"
