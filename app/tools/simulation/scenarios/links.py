@@ -52,7 +52,8 @@ def links_agree(seed: int, *, member_class: type[LinkedMember] = LinkedMember) -
     world.heal()
     checker.watch(settle_ms(first.config) + DELETE_TIMEOUT_MS + YOUNG_MS + LINK_SETTLE_MS)
     checker.check_quiet()
-    world.checked.update({one.title: times for one, times in checker.checked.items()})
+    for checked in (checker.checked, *(cluster.checker.checked for cluster in world.clusters)):
+        world.checked.update({one.title: times for one, times in checked.items()})
     return world
 
 
