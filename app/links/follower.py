@@ -90,7 +90,7 @@ class LinkFollower:
         self.recheck_ms: int | None = None
         """When a comparison is due, as something was kept that the other side did not have."""
         self._merges = 0
-        """How many states of other members had replaced states of this one when it compared last."""
+        """How many states of other members this owner had taken when it compared last."""
         self._doubted_ms: int | None = None
         self._confirmed: set[str] = set()
         """The keys that the followed member stated or confirmed since this member follows it."""
@@ -131,7 +131,7 @@ class LinkFollower:
 
     @property
     def is_disturbed(self) -> bool:
-        """Return whether another member's state replaced one of this part since it was compared (L8)."""
+        """Return whether this owner took a state of another member since it compared (L8)."""
         return self._store.merges.get(self.settings.name, 0) != self._merges
 
     def begin_comparison(self) -> None:

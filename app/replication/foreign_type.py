@@ -89,7 +89,7 @@ class ForeignStore(DistroStore):
         self._datums: dict[str, Datum] = {}
         self._removed_ms: dict[str, int] = {}
         self.merges: dict[str, int] = {}
-        """How often a state of another member replaced one of this owner, by link: that link has to compare."""
+        """How often this owner took a state of another member, by link: that link has to compare."""
         self._changed = ChangedKeys()
         self.pop_changed = self._changed.pop
         self.instances = 0
@@ -193,7 +193,7 @@ class ForeignStore(DistroStore):
         with self._lock:
             stored = self._datums.get(datum.key)
             merged = self._merge(stored, datum, now_ms)
-            if stored is not None and merged is not Merged.NOTHING:
+            if merged is not Merged.NOTHING:
                 link = datum.value.link
                 self.merges[link] = self.merges.get(link, 0) + 1
         self._show(datum.key, now_ms)

@@ -113,6 +113,14 @@ def test_of_two_members_states_the_later_statement_of_the_other_cluster_stays(ow
     assert (owner.store.merges, other.store.merges) == ({"dc-b": 1}, {"dc-b": 1})
 
 
+def test_an_owner_that_takes_an_unknown_service_of_another_member_compares_it(owner: Member) -> None:
+    """It may have forgotten the service, which the other member still shows."""
+    other = Member("b:1~1")
+    other.store.put(KEY, part(ONE))
+    assert owner.store.merge(other.store.datums([KEY])[0], NOW) is Merged.TAKEN
+    assert owner.store.merges == {"dc-b": 1}
+
+
 def test_a_removal_that_was_stated_later_stays(owner: Member) -> None:
     owner.store.put(KEY, part(ONE, stated_ms=NOW - 10_000))
     other = Member("b:1~1")
