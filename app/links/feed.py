@@ -15,6 +15,7 @@ import orjson
 
 from app.naming.model.events import InstancesChanged, ServiceChanged
 from app.naming.model.keys import parse_datum_key
+from app.naming.model.model import Instance, Service
 from app.naming.registry.service_table import ServiceTable
 from app.naming.registry.union import local_view
 from app.naming.wire.foreign_wire import EncodedInstance, digest_of, digest_text, encoded
@@ -236,6 +237,11 @@ class Feed:
 
     # --- states -----------------------------------------------------------------------------------
 
+    @staticmethod
+    def leaving(service: Service) -> tuple[Instance, ...]:
+        """Return the instances of a service that leave (L1)."""
+        return local_view(service)
+
     def _read(self, name: ServiceName) -> State:
         """Return the present state of a service, and remember it; the caller holds the lock."""
         service = self.table.get(*name)
@@ -246,7 +252,7 @@ class Feed:
             return known
         held = known.instances if known is not None else {}
         instances: dict[str, EncodedInstance] = {}
-        for one in local_view(service) if service is not None and not service.hidden else ():
+        for one in self.leaving(service) if service is not None and not service.hidden else ():
             key = one.key
             earlier = held.get(key)
             if earlier is None or earlier.instance is not one:

@@ -89,6 +89,8 @@ class LinkFollower:
         """True while services that this member took over, or holds, may be marked as stale."""
         self.recheck_ms: int | None = None
         """When a comparison is due, as something was kept that the other side did not have."""
+        self._merges = 0
+        """How many states of other members this owner had taken when it compared last."""
         self._doubted_ms: int | None = None
         self._confirmed: set[str] = set()
         """The keys that the followed member stated or confirmed since this member follows it."""
@@ -137,6 +139,15 @@ class LinkFollower:
         here = self.settings.here(name[0])
         state = self._store.part(ForeignKey(self.settings.name, here, name[1]).text()) if here is not None else None
         return state.digest if state is not None else 0
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Return whether this owner took a state of another member since it compared (L8)."""
+        return self._store.merges.get(self.settings.name, 0) != self._merges
+
+    def begin_comparison(self) -> None:
+        """Note that all states of the part are about to be compared."""
+        self._merges = self._store.merges.get(self.settings.name, 0)
 
     def slices(self) -> int:
         """Return into how many comparisons the part is cut, by what is known of both sides."""
@@ -312,7 +323,15 @@ class LinkFollower:
         self._put(
             key,
             ForeignPart(
-                self.settings.name, self.origin, self.member, digest, instances, kept, self._rule, self._stale_ms()
+                self.settings.name,
+                self.origin,
+                self.member,
+                digest,
+                instances,
+                kept,
+                self._rule,
+                self._stale_ms(),
+                now_ms,
             ),
         )
 
@@ -331,9 +350,12 @@ class LinkFollower:
         kept = {} if self._is_settled else state.kept
         if kept:
             self._recheck(now_ms, SETTLED_MS - self.up_ms)
-        fresh = replace(state, origin=self.origin, kept=kept, rule=self._rule, stale_ms=self._stale_ms())
+        stale_ms = self._stale_ms()
+        fresh = replace(state, origin=self.origin, kept=kept, rule=self._rule, stale_ms=stale_ms, stated_ms=now_ms)
         if fresh != state or fresh.stale_ms != state.stale_ms:
             self._put(key, fresh)
+        else:
+            self._store.confirm(key, now_ms)
 
     # --- silence ----------------------------------------------------------------------------------
 

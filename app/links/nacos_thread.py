@@ -1,16 +1,30 @@
 """The thread of a link to a Nacos: it connects to one of its servers, and to the next one after a failure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Any
 
 from app.config.link_settings import NACOS
 from app.links.feed import Feed
 from app.links.follower import LinkFollower
+from app.links.link_steps import Connect, LinkSteps, Step
 from app.links.link_thread import LinkThread
 from app.links.nacos_grpc import GrpcNacos
 from app.links.nacos_http import HttpNacos
 from app.links.nacos_out import HANDOVER_MS, LocalRegistrations
 from app.links.nacos_session import NacosSession
 from app.links.nacos_side import NacosMoved, NacosSide
+
+
+class NacosSteps(LinkSteps):
+    """The steps of a link to a Nacos: ``Connect`` stands for all that is done over one connection."""
+
+    def _take_part(self, place: tuple[int, int]) -> None:
+        """Leave it to the session: a connection outlives a change of the part, as it has what is registered."""
+
+    def _follow_one(self) -> Generator[Step, Any, None]:
+        self.connections += 1
+        place = self._part()
+        yield Connect(self._server_of(place[0] if place is not None else 0))
 
 
 class NacosThread(LinkThread):
@@ -25,7 +39,8 @@ class NacosThread(LinkThread):
         own_cluster: Callable[[], str],
     ) -> None:
         """``part``: as of LinkThread. ``feed``: the changes of local instances."""
-        super().__init__(follower, part, now_ms)
+        super().__init__(follower, part, now_ms, NacosSteps)
+        self._part = part
         settings = follower.settings
         self._feed = feed
         self._former: NacosSide | None = None
@@ -41,26 +56,33 @@ class NacosThread(LinkThread):
     def sent_instances(self) -> int:
         return self.outgoing.instances if self.outgoing is not None else 0
 
-    def _take_part(self, place: tuple[int, int]) -> None:
-        """Leave it to the session: a connection outlives a change of the part, as it has what is registered."""
+    def _take(self, step: Step) -> object:
+        if isinstance(step, Connect):
+            self._follow(step.server)
+            return None
+        return super()._take(step)
 
-    def _follow_one(self) -> None:
-        settings, place = self.follower.settings, self._part()
-        number = place[0] if place is not None else 0
-        server = settings.servers[(self._server + number) % len(settings.servers)]
-        side: NacosSide = (GrpcNacos if settings.kind == NACOS else HttpNacos)(settings, server)
+    def _follow(self, server: str) -> None:
+        """Follow one server until it fails, or the link ends.
+
+        Raises:
+            LinkError, CodecError: the link is to try another one.
+        """
+        side: NacosSide = (GrpcNacos if self.follower.settings.kind == NACOS else HttpNacos)(
+            self.follower.settings, server
+        )
         self._calls, self._begun_ms = side, self._now_ms()
-        self.connections += 1
         is_kept = False
         try:
             if not self._stopped.is_set():  # or the end came before it could cut these calls
                 side.open()
             self._work(side)
         except NacosMoved:
-            self._server += 1
+            self.steps.next_server()
             self._leave_former()
             self._former, is_kept = side, True
         finally:
+            self._calls = None
             if self.outgoing is not None:
                 self._feed.detach(side.wake)
                 self.outgoing.end()
@@ -88,8 +110,7 @@ class NacosThread(LinkThread):
                 self._stopped.wait(0.05)
                 continue
             changes, size = session.step()
-            self.bytes += size
-            self._failures = 0
+            wait_s = self.steps.came(changes, size)
             if self._former is not None and session.is_settled:
                 self._leave_former()
-            self._rest(changes, size)
+            self._stopped.wait(wait_s)

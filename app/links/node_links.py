@@ -2,15 +2,18 @@
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from app.config.link_settings import ROLLCALL, LinkSettings, LinkSource
 from app.config.settings_keys import SettingError
 from app.links.feed import Feed
 from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
-from app.links.follower import LinkFollower
+from app.links.follower import LinkFollower, LinkRules
+from app.links.link_steps import LinkSteps
 from app.links.link_thread import LinkThread
 from app.links.nacos_thread import NacosThread
+from app.naming.model.foreign import ForeignPart
 from app.naming.registry.foreign_table import ForeignTable
 from app.replication.foreign_type import ForeignStore, parse_foreign_key
 from distro.model.ports import Clock
@@ -22,6 +25,45 @@ UNKNOWN_KEPT_MS = 60_000
 DROPPED_MAX = 500
 """Services that one tick removes at most."""
 END_S = 5.0
+
+
+class RunningLink(Protocol):
+    """A link that takes its steps until it is ended; see ``LinkThread``."""
+
+    @property
+    def follower(self) -> LinkFollower: ...
+
+    @property
+    def steps(self) -> LinkSteps: ...
+
+    @property
+    def server(self) -> str: ...
+
+    def start(self) -> None: ...
+
+    @property
+    def sent_services(self) -> int: ...
+
+    @property
+    def sent_instances(self) -> int: ...
+
+    def end(self, *, withdraws: bool = False) -> None: ...
+
+    def join(self, timeout_s: float, /) -> bool: ...
+
+    def check(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LinkKinds:
+    """The kinds of the parts of links. The simulation gives others: links in virtual time, or without a rule."""
+
+    thread: Callable[..., RunningLink] = LinkThread
+    feed: Callable[..., Feed] = Feed
+    rules: LinkRules = field(default_factory=LinkRules)
+
+
+LINKS = LinkKinds()
 
 
 class NodeLinks:
@@ -37,16 +79,17 @@ class NodeLinks:
         own_cluster: Callable[[], str],
         run: str,
         part: Callable[[], tuple[int, int] | None],
+        kinds: LinkKinds = LINKS,
     ) -> None:
         """``run``: this run of this node. ``part``: which of how many parts of all services it owns; None for none."""
-        self.feed = feed
+        self.feed, self._kinds = feed, kinds
         self._source, self._store, self._table, self._clock = source, store, table, clock
         self._own_cluster, self._run, self._part = own_cluster, run, part
         self._begun_ms = clock.monotonic_ms()
         self._stamp: tuple[int, ...] | None = None
         self._is_read = self._is_stopped = False
-        self._threads: dict[str, LinkThread] = {}
-        self._ending: list[LinkThread] = []
+        self._threads: dict[str, RunningLink] = {}
+        self._ending: list[RunningLink] = []
         self._unknown_ms: dict[str, int] = {}
         self.error = ""
         """Why the settings that are in the file now are not followed."""
@@ -94,11 +137,12 @@ class NodeLinks:
             if (settings.follows or settings.sends) and name not in self._threads:
                 self._threads[name] = self._begun(settings)
 
-    def _begun(self, settings: LinkSettings) -> LinkThread:
+    def _begun(self, settings: LinkSettings) -> RunningLink:
         now_ms = self._clock.monotonic_ms
-        follower = LinkFollower(settings, self._own_cluster, self._store, self._table.would_be_empty, now_ms())
-        thread = (
-            LinkThread(follower, self._part, now_ms)
+        kinds, is_last = self._kinds, self._table.would_be_empty
+        follower = LinkFollower(settings, self._own_cluster, self._store, is_last, now_ms(), kinds.rules)
+        thread: RunningLink = (
+            kinds.thread(follower, self._part, now_ms)
             if settings.kind == ROLLCALL
             else NacosThread(follower, self._part, now_ms, self.feed, self._own_cluster)
         )
@@ -139,6 +183,31 @@ class NodeLinks:
         now_ms = self._clock.monotonic_ms()
         return [_state(one, self._store, now_ms) for _, one in sorted(self._threads.items())]
 
+    def carried(self) -> list[dict[str, Any]]:
+        """Return what each link is to bring, by name. Shape: docs/audit.md."""
+        now_ms = self._clock.monotonic_ms()
+        return [
+            {
+                "name": name,
+                "cluster": one.follower.origin,
+                "namespaces": list(one.follower.settings.chosen.namespaces),
+                "groups": list(one.follower.settings.chosen.groups),
+                "services": list(one.follower.settings.chosen.services),
+                "namespace_map": dict(one.follower.settings.namespace_map),
+                "heard_ago_ms": now_ms - one.follower.heard_ms,
+                "servers": list(one.follower.settings.servers),
+            }
+            for name, one in sorted(self._threads.items())
+        ]
+
+    def brought(self) -> tuple[list[tuple[str, str, ForeignPart]], int]:
+        """Return what links brought, as namespace, full name and state of each service and link; and the time of now.
+
+        The time is that of the clock by which the ages of the states count, in ms.
+        """
+        parsed = [(parse_foreign_key(key), part) for key, part in self._store.parts()]
+        return [(key.namespace, key.full_name, part) for key, part in parsed if key], self._clock.monotonic_ms()
+
     def counters(self) -> dict[str, int]:
         """Return the counts of all links, and of the feed."""
         followers = [one.follower for one in self._threads.values()]
@@ -150,8 +219,8 @@ class NodeLinks:
             "link_compared": sum(one.stats.compared for one in followers),
             "link_kept": sum(one.stats.kept for one in followers),
             "link_retired": sum(one.stats.retired for one in followers),
-            "link_bytes": sum(one.bytes for one in self._threads.values()),
-            "link_connections": sum(one.connections for one in self._threads.values()),
+            "link_bytes": sum(one.steps.bytes for one in self._threads.values()),
+            "link_connections": sum(one.steps.connections for one in self._threads.values()),
             "foreign_instances": self._store.instances,
             "link_sent_instances": sum(one.sent_instances for one in self._threads.values()),
             "feed_followers": self.feed.followers,
@@ -161,7 +230,7 @@ class NodeLinks:
         }
 
 
-def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, Any]:
+def _state(thread: RunningLink, store: ForeignStore, now_ms: int) -> dict[str, Any]:
     follower = thread.follower
     settings, stats = follower.settings, follower.stats
     parts = [part for _, part in store.parts(settings.name)]
@@ -186,8 +255,8 @@ def _state(thread: LinkThread, store: ForeignStore, now_ms: int) -> dict[str, An
         "compared": stats.compared,
         "refused": stats.refused,
         "kept": stats.kept,
-        "bytes": thread.bytes,
-        "connections": thread.connections,
+        "bytes": thread.steps.bytes,
+        "connections": thread.steps.connections,
         "error": follower.error,
         "refusal": follower.refusal,
     }

@@ -17,8 +17,7 @@ from app.background.timers import NamingTimer, Tick
 from app.config.observability import JSON
 from app.config.settings import Settings
 from app.http.api.answers import refuses_beats
-from app.links.feed import Feed
-from app.links.node_links import NodeLinks
+from app.links.node_links import LINKS, LinkKinds, NodeLinks
 from app.machine.limits.node_limits import Limits
 from app.machine.process.announce import announce, ready_text
 from app.machine.process.machine_watch import MachineWatch
@@ -57,7 +56,9 @@ def udp_subscribers(limits: Limits) -> UdpSubscribers:
     return UdpSubscribers(draw=lambda: secrets.randbits(32), tally=limits.subscribers)
 
 
-def build_links(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> NodeLinks:
+def build_links(
+    settings: Settings, clock: Clock, domain: Domain, engine: Engine, kinds: LinkKinds = LINKS
+) -> NodeLinks:
     """Make the links to other clusters, and the feed for those that follow this one; no thread runs yet."""
 
     def own_cluster() -> str:
@@ -76,9 +77,9 @@ def build_links(settings: Settings, clock: Clock, domain: Domain, engine: Engine
         return mapper.servers.index(mapper.self_address), len(mapper.servers)
 
     table, now_ms = domain.registry.table, clock.monotonic_ms
-    feed = Feed(table, domain.notify.subscribe, now_ms)
+    feed = kinds.feed(table, domain.notify.subscribe, now_ms)
     foreign = ForeignTable(table)
-    return NodeLinks(settings.links, feed, domain.foreign, foreign, clock, own_cluster, domain.writer, part)
+    return NodeLinks(settings.links, feed, domain.foreign, foreign, clock, own_cluster, domain.writer, part, kinds)
 
 
 def build_push(domain: Domain, clock: Clock, subscribers: UdpSubscribers) -> UdpPusher:

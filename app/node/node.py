@@ -70,7 +70,7 @@ def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> 
     checker = build_checker(settings, domain, engine, clock)
     counters = count_engine(domain, engine)
     counters.add(instruments.counters)
-    links = build_links(settings, clock, domain, engine)
+    links = build_links(settings, clock, domain, engine, kinds.links)
     services, grpc = build_frontends(
         settings, clock, domain, engine, push, counters, instruments, checker, over_grpc, links
     )

@@ -17,6 +17,7 @@ from app.background.push_udp import UdpPusher
 from app.background.timers import NamingTimer, Tick
 from app.config.settings import Settings
 from app.dns.name_index import NameIndex
+from app.links.node_links import LINKS, LinkKinds
 from app.machine.limits.node_limits import Limits
 from app.machine.process.machine_watch import MachineWatch
 from app.machine.storage.record_file import RecordFile
@@ -86,6 +87,7 @@ class NodeKinds:
     reports: Callable[..., MemberReports] = MemberReports
     beat_check: Callable[..., BeatCheck] = BeatCheck
     engine: EngineKinds = ENGINE
+    links: LinkKinds = LINKS
 
 
 NODE = NodeKinds()

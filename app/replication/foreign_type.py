@@ -5,6 +5,7 @@ any other, so each shows the same instances, and the next owner goes on from the
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from app.naming.model.keys import (
     DEFAULT_CLUSTER,
     NAMESPACE_SPLITTER,
     WALL_MS_END,
+    WORD_MARGIN_MS,
     check_names,
 )
 from app.naming.model.model import WEIGHT_MAX
@@ -66,7 +68,10 @@ def parse_foreign_key(key: str) -> ForeignKey | None:
 
 
 class ForeignStore(DistroStore):
-    """The parts that links brought, by key. Of two states the higher version stays, as a whole. Thread-safe."""
+    """The parts that links brought, by key; an empty one is a removal. Thread-safe.
+
+    Of two members' states of a key the one that the other cluster stated later stays, as a whole (L8).
+    """
 
     def __init__(
         self,
@@ -83,6 +88,8 @@ class ForeignStore(DistroStore):
         self._lock = Lock()
         self._datums: dict[str, Datum] = {}
         self._removed_ms: dict[str, int] = {}
+        self.merges: dict[str, int] = {}
+        """How often this owner took a state of another member, by link: that link has to compare."""
         self._changed = ChangedKeys()
         self.pop_changed = self._changed.pop
         self.instances = 0
@@ -95,13 +102,13 @@ class ForeignStore(DistroStore):
     def part(self, key: str) -> ForeignPart | None:
         """Return what a link brought of a service; None for nothing."""
         stored = self._datums.get(key)
-        return stored.value if stored is not None else None
+        return stored.value if stored is not None and not stored.value.is_empty else None
 
     def parts(self, link: str = "") -> list[tuple[str, ForeignPart]]:
         """Return a copy of all that a link brought, or all links for an empty name, by key."""
         begin = f"{PREFIX}{link}{NAMESPACE_SPLITTER}" if link else PREFIX
         found = [(key, one.value) for key, one in list(self._datums.items()) if key.startswith(begin)]
-        return [(key, part) for key, part in found if part is not None]
+        return [(key, part) for key, part in found if not part.is_empty]
 
     def put(self, key: str, part: ForeignPart | None) -> bool:
         """Set what a link brought, as the owner of the key. Return False if it does not fit: then nothing changes."""
@@ -114,20 +121,25 @@ class ForeignStore(DistroStore):
                 self.refused += 1
                 return False
             version = (stored.version if stored is not None else NO_VERSION).next(self._writer)
-            self._put(Datum(key, version, part), now_ms)
+            self._put(Datum(key, version, part if part is not None else removed_part(key, now_ms)), now_ms)
         self._show(key, now_ms)
         self._publish(ForeignWritten(key))
         return True
 
+    def confirm(self, key: str, stated_ms: int) -> None:
+        """Note that the other cluster stated again what is stored, as the owner of the key."""
+        with self._lock:
+            if (stored := self._datums.get(key)) is not None:
+                self._datums[key] = replace(stored, value=replace(stored.value, stated_ms=stated_ms))
+
     @staticmethod
-    def _grown(stored: Datum | None, part: ForeignPart | None) -> int:
-        before = len(stored.value.shown) if stored is not None and stored.value is not None else 0
-        return (len(part.shown) if part is not None else 0) - before
+    def _grown(stored: Datum | None, part: ForeignPart) -> int:
+        return len(part.shown) - (len(stored.value.shown) if stored is not None else 0)
 
     def _put(self, datum: Datum, now_ms: int) -> None:
         self.instances += self._grown(self._datums.get(datum.key), datum.value)
         self._datums[datum.key] = datum
-        if datum.value is None:
+        if datum.value.is_empty:
             self._removed_ms.setdefault(datum.key, now_ms)
         else:
             self._removed_ms.pop(datum.key, None)
@@ -173,18 +185,39 @@ class ForeignStore(DistroStore):
         self._show(datum.key, now_ms)
         return True
 
+    def is_covered(self, datum: Datum) -> bool:
+        stored = self._datums.get(datum.key)
+        return stored is None or stored.value == datum.value or not _is_later(stored.value, datum.value)
+
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         with self._lock:
-            if (self.version(datum.key) or NO_VERSION) >= datum.version:
-                return Merged.NOTHING
-            self._put(datum, now_ms)
+            stored = self._datums.get(datum.key)
+            merged = self._merge(stored, datum, now_ms)
+            if merged is not Merged.NOTHING:
+                link = datum.value.link
+                self.merges[link] = self.merges.get(link, 0) + 1
         self._show(datum.key, now_ms)
-        return Merged.TAKEN
+        return merged
+
+    def _merge(self, stored: Datum | None, datum: Datum, now_ms: int) -> Merged:
+        """Merge a datum with the stored one; the caller holds the lock."""
+        is_higher = stored is None or datum.version > stored.version
+        if stored is None or (is_higher and self.is_covered(datum)):
+            self._put(datum, now_ms)
+            return Merged.TAKEN
+        best = stored
+        if not is_higher:
+            if stored.value == datum.value or not _is_later(datum.value, stored.value):
+                return Merged.NOTHING
+            best = datum
+        version = max(stored.version, datum.version).next(self._writer)
+        self._put(Datum(datum.key, version, best.value), now_ms)
+        return Merged.MADE
 
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
         key, received = datum.key, datum.version
         with self._lock:
-            stored = self._datums.get(key, Datum(key, NO_VERSION, None))
+            stored = self._datums.get(key, Datum(key, NO_VERSION, removed_part(key, now_ms)))
             if received.writer == self._writer and received > stored.version:
                 self._put(Datum(key, received.next_epoch(self._writer), stored.value), now_ms)
                 return True
@@ -198,7 +231,7 @@ class ForeignStore(DistroStore):
             stored = self._datums.get(key)
             if stored is None or not (absent or self.is_forgettable(key, now_ms)):
                 return
-            self._put(Datum(key, stored.version, None), now_ms)
+            self._put(Datum(key, stored.version, removed_part(key, now_ms)), now_ms)
             del self._datums[key]
             self._removed_ms.pop(key, None)
         self._show(key, now_ms)
@@ -211,18 +244,29 @@ class ForeignStore(DistroStore):
         return [one.key for one in others]
 
 
+def removed_part(key: str, now_ms: int) -> ForeignPart:
+    """Return the state of a key of which its link has nothing any more."""
+    parsed = parse_foreign_key(key)
+    return ForeignPart(parsed.link if parsed is not None else "", "", "", 0, {}, stated_ms=now_ms)
+
+
+def _is_later(one: ForeignPart, other: ForeignPart) -> bool:
+    """Return whether one state was stated later than another one, by more than ages may be off."""
+    return one.stated_ms > other.stated_ms + WORD_MARGIN_MS
+
+
 class ForeignCodec:
     """The DatumCodec of foreign instances.
 
-    Shape: ``{"version", "origin", "run", "digest": 16 hex digits, "arrival", "healthyMin", "weight", "staleAge": ms,
-    "instances": [instance ...], "kept": [instance ...]}``; ``{"version", "removed": true}`` for nothing. ``staleAge``
-    is missing while the link is heard.
+    Shape: ``{"version", "statedAge": ms, "origin", "run", "digest": 16 hex digits, "arrival", "healthyMin", "weight",
+    "staleAge": ms, "instances": [instance ...], "kept": [instance ...]}``; for nothing ``{"version", "statedAge",
+    "removed": true}``. ``staleAge`` is missing while the link is heard.
     """
 
     def encode(self, datum: Datum, now_ms: int, versioned: bool) -> bytes:
-        part: ForeignPart | None = datum.value
-        fields: dict[str, Any] = {"version": datum.version.to_text()}
-        if part is None:
+        part: ForeignPart = datum.value
+        fields: dict[str, Any] = {"version": datum.version.to_text(), "statedAge": max(now_ms - part.stated_ms, 0)}
+        if part.is_empty:
             return orjson.dumps(fields | {"removed": True})
         fields |= {"origin": part.origin, "run": part.run, "digest": digest_text(part.digest)}
         fields |= {"arrival": part.rule.arrival.value, "healthyMin": part.rule.healthy_min, "weight": part.rule.weight}
@@ -247,8 +291,9 @@ class ForeignCodec:
             raise CodecError(error.text) from error
         version = version or Version.from_text(body.get("version"))
         fields = Fields(body, FROM_MEMBER, " of foreign instances")
+        stated_ms = now_ms - fields.whole("statedAge", 0, 0, WALL_MS_END - 1)
         if fields.flag("removed", False):
-            return Datum(key, version, None)
+            return Datum(key, version, removed_part(key, stated_ms))
         part = ForeignPart(
             link=link,
             origin=fields.required("origin", ORIGIN_CHARS_MAX),
@@ -258,6 +303,7 @@ class ForeignCodec:
             kept=decode_all(body.get("kept"), namespace, full_name, INSTANCES_MAX),
             rule=_decode_rule(fields),
             stale_ms=now_ms - fields.whole("staleAge", None, 0, WALL_MS_END - 1) if fields.has("staleAge") else None,
+            stated_ms=stated_ms,
         )
         return Datum(key, version, part)
 

@@ -17,6 +17,10 @@ changes of instances by operators.
 Shape, client: ``{"kind": "client", "namespace": "", "service": "", "name": "1795230900000_10.0.0.9_5123",
 "revision": 4, "owner": "10.0.0.7:8848", "instances": 3}``, one for each client over gRPC that publishes instances.
 
+Shape, linked: as an instance, of which ``name`` is the link that brought it and ``value`` the cluster in which it is
+registered. Its values are those that it has there; ``beat_age_ms`` is how long ago that cluster stated it, and
+``silent_ms``, if it is shown as stale, since when. A dump keeps these rows in files of their own.
+
 A row has no field for a value that the member does not give.
 
 The watch compares digests: of instances, of services, and of buckets of services. A digest is a sum, so the order in
@@ -47,6 +51,8 @@ class RowKind(StrEnum):
     """A durable record of the whole cluster; the manifest names the members that give theirs."""
     CLIENT = "client"
     """A client over gRPC; the manifest names the members that give theirs."""
+    LINKED = "linked"
+    """An instance of another cluster, which a link brought."""
 
 
 EXTRA_KINDS = frozenset({RowKind.RECORD, RowKind.CLIENT})
@@ -242,6 +248,19 @@ def client_row(
     row = {"kind": RowKind.CLIENT.value, "namespace": "", "service": "", "name": client_id}
     optional = {"revision": revision, "owner": owner, "instances": instances}
     return row | {name: value for name, value in optional.items() if value is not None}
+
+
+def linked_row(
+    instance: Mapping[str, Any], link: str, origin: str, stated_ms: int, stale_ms: int | None
+) -> dict[str, Any]:
+    """Return an instance that a link brought as a row.
+
+    ``instance``: its row as in its own cluster. ``stated_ms``: how long ago that cluster stated it; ``stale_ms``: since
+    when it is stale, None if it is not.
+    """
+    row = {name: value for name, value in instance.items() if name != "layer"}
+    row |= {"kind": RowKind.LINKED.value, "name": link, "value": origin, "beat_age_ms": stated_ms}
+    return row if stale_ms is None else row | {"silent_ms": stale_ms}
 
 
 def encode_row(row: Mapping[str, Any]) -> bytes:

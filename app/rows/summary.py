@@ -87,6 +87,11 @@ class Summary:
     known), first_seen, since, nights_open, in a sampled night at_least (there are more findings than these), and under
     ``samples`` up to ``SAMPLES_MAX`` of the findings.
     """
+    links: list[dict[str, Any]] = field(default_factory=list)
+    """Links between clusters whose dumps were given. Shape: link, cluster (that follows), origin, instances (that the
+    link is to bring), lacking (of them, at the member that lacks most), findings, missing, extra, stale, differs (of
+    all members), member (with most findings), heard_ago_ms (since the last word of the origin).
+    """
     dumps: str = ""
     """The location of the dumps; ``results`` is that of all findings. Both are paths, or URIs without credentials."""
     results: str = ""

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from app.naming.clients.client_table import ClientTable
+from app.naming.model.foreign import ForeignPart
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
@@ -31,6 +32,7 @@ from app.rows.rows import (
     client_row,
     encode_row,
     instance_row,
+    linked_row,
     record_row,
     service_row,
 )
@@ -96,11 +98,12 @@ def dump_lines(
     clients: ClientTable,
     cluster: Cluster,
     only: tuple[str, str] | None = None,
+    linked: Iterable[dict[str, Any]] = (),
 ) -> Iterator[bytes]:
     """The lines of a dump: the header, shared records, clients, each service's row and those of its instances, counts.
 
     The rows of a service are of one snapshot. A dump without its last line was cut off. ``only``: the namespace and
-    full name of the one service to tell, without records and clients.
+    full name of the one service to tell, without records and clients. ``linked``: the rows of what links brought.
     """
     yield encode_row({"kind": "member", "format": FORMAT, "tells": [] if only else sorted(EXTRA_KINDS), **header})
     if only is None:
@@ -114,6 +117,7 @@ def dump_lines(
         instances += service["instances"]
         yield encode_row(service)
         yield from map(encode_row, rows)
+    yield from map(encode_row, linked)
     yield encode_row({"kind": "end", "services": services, "instances": instances})
 
 
@@ -213,6 +217,17 @@ def instance_values(namespace: str, service: str, instance: Instance) -> dict[st
         "weight": instance.weight,
         "metadata": instance.metadata,
     }
+
+
+def linked_rows(brought: Iterable[tuple[str, str, ForeignPart]], now_ms: int) -> Iterator[dict[str, Any]]:
+    """Yield the rows of what links brought. ``brought``: namespace, full name and state of each service and link."""
+    for namespace, name, part in brought:
+        stated_ms = max(now_ms - part.stated_ms, 0)
+        stale_ms = None if part.stale_ms is None else max(now_ms - part.stale_ms, 0)
+        for held, since_ms in ((part.instances, stale_ms), (part.kept, stated_ms)):
+            for one in held.values():
+                row = instance_row(**instance_values(namespace, name, one))
+                yield linked_row(row, part.link, part.origin, stated_ms, since_ms)
 
 
 def _text(version: Version) -> str | None:

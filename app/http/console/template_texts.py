@@ -46,6 +46,7 @@ class TemplateTexts(InternationalizationExtension):
             return made
         stored = made[0]
         assert isinstance(stored, nodes.Assign)
+        assert isinstance(stored.node, nodes.Expr)
         is_stored = [isinstance(one, nodes.Name) and one.name == _STORED for one in output.nodes]
         output.nodes = [stored.node if is_it else one for is_it, one in zip(is_stored, output.nodes, strict=True)]
         return output

@@ -59,6 +59,8 @@ class ForeignPart:
     rule: ArrivalRule = MERGED
     stale_ms: int | None = field(default=None, compare=False)
     """Since when the link is silent (monotonic); None while it is heard."""
+    stated_ms: int = field(default=0, compare=False)
+    """When the other cluster stated this (monotonic). Of two states of two members the later statement counts (L8)."""
     shown: Mapping[str, Instance] = field(init=False, repr=False, compare=False)
     """The instances as readers see them, by the key at their origin."""
 

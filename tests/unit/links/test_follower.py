@@ -1,6 +1,7 @@
 """What becomes of what another cluster says: rules L1 to L7, each without a network and by a time of the test."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -18,7 +19,7 @@ from app.naming.registry.registry import Registry
 from app.naming.wire.foreign_wire import parse_digest
 from app.replication.foreign_type import ForeignStore
 from distro.model.errors import CodecError
-from distro.model.types import NO_VERSION
+from distro.model.types import NO_VERSION, Datum
 from tests.support.registry_parts import naming_of
 
 NAME, OTHERS = "G@@orders", ["G@@a", "G@@b", "G@@c"]
@@ -350,3 +351,19 @@ def _after(rules: LinkRules, *names: str, **more: str) -> Linked:
         one.there.put(name, "10.0.0.1")
     one.compare()
     return one
+
+
+def test_a_link_compares_after_another_member_replaced_what_it_brought(linked: Linked) -> None:
+    """L8: another member took the service over for a while, and marked it as stale."""
+    here, follower = linked.here, linked.follower
+    [(key, state)] = here.store.parts("dc-b")
+    version = here.store.version(key)
+    assert version is not None
+    follower.begin_comparison()
+    assert not follower.is_disturbed
+    stale = replace(state, stale_ms=linked.now[0], stated_ms=linked.now[0])
+    here.store.merge(Datum(key, version.next_epoch("other:1~1"), stale), linked.now[0])
+    assert all(STALE in one for one in here.shown().values())
+    assert follower.is_disturbed
+    linked.compare()
+    assert not any(STALE in one for one in here.shown().values())

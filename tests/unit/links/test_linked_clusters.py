@@ -1,13 +1,21 @@
 """Two clusters on their real ports in this process: what one registers, the other's clients see."""
 
+import gzip
+import io
 import json
 from collections.abc import Iterator
 from contextlib import closing
 from http.client import HTTPConnection
+from pathlib import Path
 
 import pytest
 
+from app.replication.foreign_type import ForeignKey
 from app.testing import Cluster, Registry
+from app.tools.audit.client.access import Access
+from app.tools.audit.dump.collect import Plan, ProgressBar, take_dump
+from app.tools.audit.dump.store import Store
+from app.tools.cli import main
 from app.tools.embedded.embedded_node import EmbeddedNode
 from tests.support.listener import Listener
 from tests.support.sdk_client import SdkClient, hosts_of, run_client
@@ -146,3 +154,48 @@ def test_the_next_owner_goes_on_and_a_silent_link_keeps_what_it_brought() -> Non
                 )
                 assert seen(survivor, name) == {"10.0.0.1", "10.0.0.2"}
             assert not link_of(survivor)["silent"]
+
+
+def test_a_dump_has_what_links_brought_in_files_of_its_own(pair: Pair, tmp_path: Path) -> None:
+    there, here = pair
+    there.register("dumped", "10.0.0.1", 80, metadata={"zone": "b"})
+    for member in here:
+        member.wait_for_instances("dumped", 1)
+        member.wait_until(lambda member=member: link_of(member)["cluster"] == "dc-b")
+    plain = [json.loads(line) for line in here[0].call("GET", "/v1/ns/operator/dump").splitlines()]
+    assert "linked" not in {one["kind"] for one in plain}
+    store = Store(str(tmp_path))
+    access = Access(timeout_s=10.0, retries=0)
+    plan = Plan(tuple(one.address for one in here), "2026-11-20", access, 0.0, ())
+    first, _ = take_dump(plan, store, ProgressBar(io.StringIO(), wanted=False)).manifests
+    for dumped in first.members:
+        assert (dumped.cluster, [(one.name, one.cluster) for one in dumped.links]) == ("dc-a", [("dc-b", "dc-b")])
+        [part] = dumped.linked
+        [path] = tmp_path.rglob(f"taken_at={first.taken_at}/{part.path}")
+        [row] = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
+        assert (row["kind"], row["name"], row["value"], row["metadata"]) == ("linked", "dc-b", "dc-b", {"zone": "b"})
+        assert "silent_ms" not in row
+
+
+def test_a_link_is_compared_live_with_the_cluster_at_its_other_end(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, here = pair
+    there.register("compared", "10.0.0.1", 80, metadata={"zone": "b"})
+    here[0].register("local", "10.0.0.2", 80)
+    here[1].wait_for_instances("compared", 1)
+    here[0].wait_for_instances("compared", 1)
+
+    def compared(*arguments: str) -> tuple[int, str, str]:
+        code = main(["compare", here[0].address, there.address, "--gap", "0", *arguments])
+        told = capsys.readouterr()
+        return code, told.out, told.err
+
+    assert compared("--link", "dc-b") == (0, "no difference\n", "")
+    key = ForeignKey("dc-b", "public", "DEFAULT_GROUP@@compared").text()
+    here[0]._life.served.node.domain.foreign.put(key, None)
+    code, text, _ = compared("--link", "dc-b", "--json")
+    [line] = [json.loads(one) for one in text.splitlines()]
+    assert (code, line["finding_class"], line["service"]) == (1, "MISSING", "DEFAULT_GROUP@@compared")
+    code, _, error = compared("--link", "other")
+    assert (code, error) == (2, f"rollcall compare: {here[0].address} has no link 'other'; its links: dc-b\n")

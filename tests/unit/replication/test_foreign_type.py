@@ -9,7 +9,7 @@ from app.naming.model.keys import SIMPLE_ID
 from app.naming.model.model import Instance
 from app.naming.registry.foreign_table import ForeignTable
 from app.naming.registry.service_table import ServiceTable
-from app.replication.foreign_type import ForeignCodec, ForeignKey, ForeignStore, parse_foreign_key
+from app.replication.foreign_type import ForeignCodec, ForeignKey, ForeignStore, parse_foreign_key, removed_part
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Merged, Version
 
@@ -19,9 +19,9 @@ ONE = Instance("10.0.0.1", 80, service_name="G@@orders", metadata={"a": "b"}, in
 RULE = ArrivalRule(Arrival.FAILOVER, 2, 0.5)
 
 
-def part(*instances: Instance, stale_ms: int | None = None) -> ForeignPart:
+def part(*instances: Instance, stale_ms: int | None = None, stated_ms: int = NOW) -> ForeignPart:
     held = {one.key: one for one in instances}
-    return ForeignPart("dc-b", "there", "there:1~1", 7, held, {}, RULE, stale_ms)
+    return ForeignPart("dc-b", "there", "there:1~1", 7, held, {}, RULE, stale_ms, stated_ms)
 
 
 class Member:
@@ -52,8 +52,8 @@ def test_a_datum_reads_back_and_its_age_travels(owner: Member) -> None:
     body = orjson.loads(ForeignCodec().encode(datum, NOW, True))
     read = ForeignCodec().decode(KEY, body, 9_000_000)
     assert read == datum
-    assert read.value.stale_ms == 9_000_000 - 5_000
-    removed = Datum(KEY, datum.version, None)
+    assert (read.value.stale_ms, read.value.stated_ms) == (9_000_000 - 5_000, 9_000_000)
+    removed = Datum(KEY, datum.version, removed_part(KEY, NOW))
     assert ForeignCodec().decode(KEY, orjson.loads(ForeignCodec().encode(removed, NOW, True)), 1) == removed
 
 
@@ -67,6 +67,7 @@ def test_a_datum_reads_back_and_its_age_travels(owner: Member) -> None:
         {"weight": -1.0},
         {"healthyMin": "2"},
         {"staleAge": -1},
+        {"statedAge": "x"},
         {"instances": None},
         {"instances": [{"ip": "1.2.3.4.5", "port": 1}]},
         {"kept": [{"port": 1}]},
@@ -92,6 +93,44 @@ def test_a_value_reaches_another_member_and_its_readers(owner: Member) -> None:
     assert (other.store.claim_all([KEY], NOW), other.store.claim_all([KEY], NOW)) == ([KEY], [])
     assert owner.store.merge(other.store.datums([KEY])[0], NOW) is Merged.TAKEN
     assert owner.store.version(KEY) == Version(2, 0, "b:1~1")
+
+
+def test_of_two_members_states_the_later_statement_of_the_other_cluster_stays(owner: Member) -> None:
+    """L8: a member that took the key over, and heard nothing since, has the higher version of an older state."""
+    owner.store.put(KEY, part(ONE, stated_ms=NOW - 10_000))
+    other = Member("b:1~1")
+    other.store.apply(owner.store.datums([KEY])[0], None, NOW)
+    other.store.claim_all([KEY], NOW)
+    newer = Instance("10.0.0.2", 80, service_name="G@@orders", instance_id=SIMPLE_ID)
+    owner.store.put(KEY, part(ONE, newer, stated_ms=NOW - 5_000))
+    [older] = other.store.datums([KEY])
+    assert not owner.store.is_covered(older)
+    assert owner.store.merge(older, NOW) is Merged.MADE
+    [made] = owner.store.datums([KEY])
+    assert (made.version, set(made.value.instances)) == (Version(3, 0, "a:1~1"), {ONE.key, newer.key})
+    assert other.store.is_covered(made)
+    assert other.store.merge(made, NOW) is Merged.TAKEN
+    assert (owner.store.merges, other.store.merges) == ({"dc-b": 1}, {"dc-b": 1})
+
+
+def test_an_owner_that_takes_an_unknown_service_of_another_member_compares_it(owner: Member) -> None:
+    """It may have forgotten the service, which the other member still shows."""
+    other = Member("b:1~1")
+    other.store.put(KEY, part(ONE))
+    assert owner.store.merge(other.store.datums([KEY])[0], NOW) is Merged.TAKEN
+    assert owner.store.merges == {"dc-b": 1}
+
+
+def test_a_removal_that_was_stated_later_stays(owner: Member) -> None:
+    owner.store.put(KEY, part(ONE, stated_ms=NOW - 10_000))
+    other = Member("b:1~1")
+    other.store.apply(owner.store.datums([KEY])[0], None, NOW)
+    other.store.claim_all([KEY], NOW)
+    owner.store.put(KEY, None)
+    assert owner.store.merge(other.store.datums([KEY])[0], NOW) is Merged.MADE
+    assert owner.store.part(KEY) is None
+    assert other.store.merge(owner.store.datums([KEY])[0], NOW) is Merged.TAKEN
+    assert other.store.part(KEY) is None
 
 
 def test_a_removal_is_remembered_and_then_forgotten(owner: Member) -> None:

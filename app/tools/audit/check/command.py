@@ -77,6 +77,13 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--suppressions", metavar="FILE", help="TOML file of known findings that do not change the verdict until a date"
     )
+    made.add_argument(
+        "--linked",
+        action="append",
+        default=[],
+        metavar="URI",
+        help="the dumps of a linked cluster, of the same night: judge what links carry; may be given several times",
+    )
     made.add_argument("--json", action="store_true", help="print the summary as JSON instead of the verdict line")
     add_alert_options(made)
     made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector here")
@@ -249,7 +256,9 @@ def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSessi
     from app.tools.audit.check.failures import failure_of
     from app.tools.audit.format.commits import BadCommit
 
-    night = NightCheck(options.dumps, options.night, options.ignore, options.suppressions, options.dump_run)
+    night = NightCheck(
+        options.dumps, options.night, options.ignore, options.suppressions, options.dump_run, tuple(options.linked)
+    )
     try:
         return judge(spark, night, results)
     except (CannotJudge, BadCommit) as error:

@@ -35,7 +35,7 @@ from app.tools.audit.format.file_systems import place
 from app.tools.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.tools.audit.format.layout import Night
 from app.tools.audit.format.manifest import DumpState
-from app.tools.audit.report.wording import BY_SEVERITY, OF_WHOLE
+from app.tools.audit.report.wording import BY_SEVERITY, OF_WHOLE, links_in_words
 
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
 GROUP = ("finding_class", "lasting", "namespace", "service", "member")
@@ -335,6 +335,7 @@ def verdict_line(summary: Summary) -> str:
         counts = f"at least {counts}"
     oldest = summary.examples[0]["first_seen"]
     since = f"; open since {oldest}" if oldest < summary.night else ""
+    counts = "; ".join([counts, *links_in_words(summary)])
     return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
 
 

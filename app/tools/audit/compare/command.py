@@ -48,6 +48,11 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument("--dumps", metavar="URI", help="take the rows from the dumps in this folder or at this URI")
     parser.add_argument("--date", metavar="DATE", help="the night of the dump (the latest)")
     parser.add_argument(
+        "--link",
+        metavar="NAME",
+        help="compare what this link of A brought with what B, a member of the other cluster, has registered",
+    )
+    parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
@@ -135,6 +140,8 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
 
     if options.b is None:
         raise CannotCompare("two members are needed, as the dump names them")
+    if options.link:
+        raise CannotCompare("--link asks running members: leave out --dumps, or use rollcall check --linked")
     a, b = parse_member(options.a), parse_member(options.b)
     if a == b:
         raise CannotCompare(f"{a} is only one member; two are needed")

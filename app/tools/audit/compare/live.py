@@ -4,21 +4,25 @@ import contextlib
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from gzip import GzipFile
 from itertools import chain
 from threading import Event
-from typing import IO
+from typing import IO, Any
 
 from app.config.client_config import SERVER_VARIABLE
+from app.rows.rows import encode_row
 from app.tools.audit.client.access import Access, access_of, client_config, parse_url
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
 from app.tools.audit.compare.compare import Difference, Side, compare, lasting
 from app.tools.audit.compare.input import CannotCompare, Reading, side_of_spool, spool_writer
+from app.tools.audit.compare.linked import as_instance, linked_sides
 from app.tools.audit.compare.services import Facts, scope_of
 from app.tools.audit.dump.collect import listed_members
-from app.tools.audit.dump.sources import take
+from app.tools.audit.dump.sources import Emit, take
 from app.tools.audit.format.manifest import MemberDump
 
 
@@ -69,7 +73,7 @@ def live_differences(
         CannotCompare: a member did not answer, or both addresses are one member.
     """
     asked = (_asked(options.a, options), _asked(options.b, options))
-    first = _taken(asked, reading, stack)
+    first = _taken(asked, reading, stack, options.link)
     a, b = (side.address for side in first)
     if a == b:
         raise CannotCompare(f"both are {a}; two members are needed")
@@ -82,7 +86,7 @@ def live_differences(
     if not options.gap:
         return a, b, chain([one], differences)
     time.sleep(options.gap)
-    second = _taken(asked, reading, stack)
+    second = _taken(asked, reading, stack, options.link)
     return (
         a,
         b,
@@ -95,16 +99,20 @@ def _asked(text: str, options: Namespace) -> Asked:
     return Asked(address, access_of(options, scheme, path), (options.namespace,) if options.namespace else ())
 
 
-def _taken(asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitStack) -> tuple[Side, Side]:
+def _taken(
+    asked: tuple[Asked, Asked], reading: Reading, stack: contextlib.ExitStack, link: str | None
+) -> tuple[Side, Side]:
     stop = Event()
     with ThreadPoolExecutor(len(asked), thread_name_prefix="compare") as pool:
         futures = []
         for one in asked:
             spool = stack.enter_context(tempfile.TemporaryFile(prefix="rollcall-"))  # noqa: SIM115 (the stack closes it)
-            futures.append((one, spool, pool.submit(_take, one, spool, stop)))
+            futures.append((one, spool, pool.submit(_take, one, spool, stop, link if one is asked[0] else None)))
         try:
             # Other members name an owner by the address that it gives itself.
             a, b = (_side(one, spool, future.result(), reading) for one, spool, future in futures)
+            if link:
+                return linked_sides(a, b, futures[0][2].result().links, link)
         except BaseException:
             stop.set()
             raise
@@ -116,8 +124,10 @@ def _side(asked: Asked, spool: IO[bytes], taken: MemberDump, reading: Reading) -
     return side_of_spool(taken.address or asked.address, spool, reading, facts)
 
 
-def _take(asked: Asked, spool: IO[bytes], stop: Event) -> MemberDump:
+def _take(asked: Asked, spool: IO[bytes], stop: Event, link: str | None) -> MemberDump:
     """Write the member's rows to the spool; return all else of its dump, whose address is empty if it gives none.
+
+    ``link``: write only what this link brought, as instances.
 
     Raises:
         CannotCompare: the member did not answer, or its rows cannot be kept.
@@ -127,9 +137,19 @@ def _take(asked: Asked, spool: IO[bytes], stop: Event) -> MemberDump:
         while True:
             try:
                 with spool_writer(spool) as writer:
-                    return take(client, asked.namespaces, lambda line, _row: writer.write(line))
+                    emit: Emit = partial(_keep_linked, writer, link) if link else partial(_keep, writer)
+                    return take(client, asked.namespaces, emit, links=bool(link))
             except CallError as error:
                 if not patience.try_again(error):
                     raise CannotCompare(f"{asked.address} did not answer: {error}") from None
             except OSError as error:
                 raise CannotCompare(f"the rows of {asked.address} cannot be kept: {error}") from None
+
+
+def _keep(writer: GzipFile, line: bytes, _row: Mapping[str, Any]) -> None:
+    writer.write(line)
+
+
+def _keep_linked(writer: GzipFile, link: str, _line: bytes, row: Mapping[str, Any]) -> None:
+    if (kept := as_instance(row, link)) is not None:
+        writer.write(encode_row(kept))

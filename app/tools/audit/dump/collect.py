@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Event, Lock
 from typing import Any, TextIO
 
 from tqdm import tqdm
 
+from app.rows.rows import RowKind
 from app.tools.audit.client.access import Access, AccessError
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
 from app.tools.audit.dump.nacos import read_nodes
@@ -24,6 +26,7 @@ from app.tools.audit.format.part_format import PartFormat
 MEMBERS_AT_ONCE = 64
 TICK_ROWS = 1_000
 UNKNOWN_MAX = 50
+LINKED_PREFIX = "part-linked"
 
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
@@ -182,23 +185,33 @@ def _dump_member(
     with closing(MemberClient(address, plan.access, patience)) as client:
         while True:
             writer = PartWriter(store.filesystem, folder, name, plan.format)
-            counter = _Counter(writer.write, progress.rows)
+            linked = PartWriter(store.filesystem, folder, name, plan.format, prefix=LINKED_PREFIX)
+            counter = _Counter(partial(_write, writer, linked), progress.rows)
             began_ms = _wall_ms()
             try:
-                taken = take(client, plan.namespaces, counter.emit)
-                taken = replace(taken, parts=writer.close(), unknown_fields=sorted(writer.unknown)[:UNKNOWN_MAX])
+                taken = take(client, plan.namespaces, counter.emit, links=True)
+                parts, brought = writer.close(), linked.close()
+                unknown = sorted(writer.unknown | linked.unknown)[:UNKNOWN_MAX]
+                taken = replace(taken, parts=parts, linked=brought, unknown_fields=unknown)
                 counter.flush()
                 break
             except CallError as error:
+                linked.discard()
                 writer.discard()
                 counter.take_back()
                 if not patience.try_again(error):
                     taken = MemberDump("", DumpState.ABSENT, error=str(error))
                     break
             except BaseException:
+                linked.discard()
                 writer.discard()
                 raise
     return replace(taken, taken_ms=began_ms, took_ms=int((time.monotonic() - began_s) * 1_000))
+
+
+def _write(writer: PartWriter, linked: PartWriter, line: bytes, row: Mapping[str, Any]) -> None:
+    """Write a row to the files of its kind."""
+    (linked if row.get("kind") == RowKind.LINKED else writer).write(line, row)
 
 
 class _Counter:

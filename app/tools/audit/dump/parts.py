@@ -81,7 +81,10 @@ class PartWriter:
         *,
         rows_max: int | None = None,
         plain_bytes_max: int | None = None,
+        prefix: str = "part",
     ) -> None:
+        """``prefix``: of the names of its files."""
+        self._prefix = prefix
         self._filesystem = filesystem
         self._folder = f"{folder}/{name}"
         self._name = name
@@ -126,7 +129,7 @@ class PartWriter:
         self._parts, self._begun, self.unknown = [], [], set()
 
     def _begin(self) -> "_OpenPart":
-        name = f"part-{len(self._begun):05d}.{self._format.ending}"
+        name = f"{self._prefix}-{len(self._begun):05d}.{self._format.ending}"
         if not self._begun:
             self._filesystem.makedirs(self._folder, exist_ok=True)
         self._begun.append(name)

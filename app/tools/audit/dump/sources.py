@@ -20,7 +20,7 @@ from app.tools.audit.dump.nacos import (
 )
 from app.tools.audit.dump.nacos_datums import Datums, read_datums, take_datums
 from app.tools.audit.dump.nacos_settings import SettingsReader, read_clients, read_records
-from app.tools.audit.format.manifest import DumpState, MemberDump, Seen
+from app.tools.audit.format.manifest import DumpState, MemberDump, Seen, links_of
 
 DUMP_PATH = "/v1/ns/operator/dump"
 NDJSON = "application/x-ndjson"
@@ -31,16 +31,17 @@ Emit = Callable[[bytes, Mapping[str, Any]], object]
 """Takes one row, as a line with its end, and parsed."""
 
 
-def take(client: MemberClient, namespaces: Sequence[str], emit: Emit) -> MemberDump:
+def take(client: MemberClient, namespaces: Sequence[str], emit: Emit, *, links: bool = False) -> MemberDump:
     """Give all rows of a member to ``emit``; return its address, kind, release, member list and counts of rows.
 
     After a failure some of the rows have been given. ``address`` is empty if the member does not give its own; times
-    and parts are not set. ``namespaces``: more ids to ask for, as real Nacos may not list them.
+    and parts are not set. ``namespaces``: more ids to ask for, as real Nacos may not list them. ``links``: also give
+    what links brought.
 
     Raises:
         CallError: the member did not answer, answered wrongly or broke off.
     """
-    if (ours := _take_ours(client, emit)) is not None:
+    if (ours := _take_ours(client, emit, {"links": "true"} if links else None)) is not None:
         return ours
     nodes = read_nodes(client)
     datums = _datums_of(client, nodes)
@@ -124,7 +125,10 @@ def _read_dump(lines: Iterator[bytes], emit: Emit) -> MemberDump:
     members = [Seen(str(one.get("address", "")), str(one.get("state", ""))) for one in entries]
     address, version = str(header.get("address", "")), str(header.get("version", ""))
     extra = [kind.value for kind in sorted(EXTRA_KINDS) if kind in _texts(header.get("tells"))]
-    told = MemberDump(address, DumpState.DUMPED, "rollcall", version, members=members, tells=extra)
+    cluster, links = str(header.get("cluster", "")), links_of(header.get("links"))
+    told = MemberDump(
+        address, DumpState.DUMPED, "rollcall", version, members=members, tells=extra, cluster=cluster, links=links
+    )
     services = instances = 0
     for line in lines:
         row = _object(line)

@@ -43,6 +43,8 @@ class FindingClass(StrEnum):
     """One ip, port and cluster twice in a service, or in services of one name in several groups."""
     CORRUPT = "CORRUPT"
     """Rows that cannot be read or do not fit each other, or a file that is not what the manifest says."""
+    LINK = "LINK"
+    """An instance of a link is not as its cluster has it: missing, extra, stale or differs, as ``detail`` says."""
     ABSENT_MEMBER = "ABSENT_MEMBER"
     """The member did not answer in a round or in both, or all list it and nobody asked it: it is not compared."""
 

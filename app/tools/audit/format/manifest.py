@@ -3,6 +3,7 @@
 It is written last, so a folder without one is a dump that is under way or was cut off.
 """
 
+import contextlib
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
@@ -54,6 +55,21 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Link:
+    """A link of a member to another cluster, and what it is to bring: patterns, as of the settings of links."""
+
+    name: str
+    cluster: str
+    """The id of the other cluster; empty if it was never heard."""
+    namespaces: list[str] = field(default_factory=lambda: ["*"])
+    groups: list[str] = field(default_factory=lambda: ["*"])
+    services: list[str] = field(default_factory=lambda: ["*"])
+    namespace_map: dict[str, str] = field(default_factory=dict)
+    heard_ago_ms: int = 0
+    servers: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDump:
     """One member's part of a round: its state, its list of members, and the files and counts of its rows.
 
@@ -78,6 +94,11 @@ class MemberDump:
     """The address that the member gives itself; empty if it gives none, and in dumps of earlier releases."""
     unknown_fields: list[str] = field(default_factory=list)
     """Names of fields of the member's rows that are unknown here, and were left out."""
+    cluster: str = ""
+    """The id of its cluster towards linked ones; empty if it gives none."""
+    links: list[Link] = field(default_factory=list)
+    linked: list[Part] = field(default_factory=list)
+    """The files of what links brought, apart from ``parts``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +188,18 @@ class _SeenSchema(_Base):
     state = fields.String(required=True)
 
 
+class _LinkSchema(_Base):
+    made = Link
+    name = fields.String(required=True)
+    cluster = fields.String(required=True)
+    namespaces = fields.List(fields.String())
+    groups = fields.List(fields.String())
+    services = fields.List(fields.String())
+    namespace_map = fields.Dict(keys=fields.String(), values=fields.String())
+    heard_ago_ms = fields.Integer(strict=True)
+    servers = fields.List(fields.String())
+
+
 class _MemberSchema(_Base):
     made = MemberDump
     address = fields.String(required=True, validate=validate.Length(min=1))
@@ -183,6 +216,9 @@ class _MemberSchema(_Base):
     parts = fields.List(fields.Nested(_PartSchema))
     tells = fields.List(fields.String())
     unknown_fields = fields.List(fields.String())
+    cluster = fields.String()
+    links = fields.List(fields.Nested(_LinkSchema))
+    linked = fields.List(fields.Nested(_PartSchema))
 
 
 class _ManifestSchema(_Base):
@@ -199,3 +235,13 @@ class _ManifestSchema(_Base):
 
 
 _MANIFEST = _ManifestSchema()
+LINKS_MAX = 100
+
+
+def links_of(value: Any) -> list[Link]:
+    """Return the links in a member's answer; one that is not as it should be is left out, and so are too many."""
+    found = []
+    for one in value[:LINKS_MAX] if isinstance(value, list) else []:
+        with contextlib.suppress(ValidationError):
+            found.append(_LinkSchema().load(one))
+    return found

@@ -79,6 +79,10 @@ _OF_CLASSES = {
         "A gRPC client differs. Heal a service that it publishes; a copy that its own member does not know is removed "
         "after three minutes. These clients:"
     ),
+    FindingClass.LINK: (
+        "A link does not show what the other cluster has. Look whether it is silent or refuses services (`rollcall "
+        "links`), and whether its user may read them; it compares at least each 5 minutes. These instances:"
+    ),
     FindingClass.DUPLICATE: (
         "One address is registered twice. If that is a mistake, deregister one (`rollcall deregister`); if not, "
         "suppress the finding (--suppressions), or ignore the class. These addresses:"

@@ -17,7 +17,14 @@ from app.tools.audit.report.advice import steps_for
 from app.tools.audit.report.nights import agreed_run, last_judged, points
 from app.tools.audit.report.plots import NARROW, WIDE, Bar, draw_bars, draw_trend
 from app.tools.audit.report.shown import Shown, command_line
-from app.tools.audit.report.wording import OF_INSTANCES, corrupted_members, done_by, meaning_of, sick_members
+from app.tools.audit.report.wording import (
+    OF_INSTANCES,
+    corrupted_members,
+    done_by,
+    links_in_words,
+    meaning_of,
+    sick_members,
+)
 
 NARROW_NIGHTS_MAX = 30
 BARS_MAX = 12
@@ -88,6 +95,7 @@ def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
         "run": agreed_run(summary, earlier) if summary.verdict is Verdict.AGREED else None,
         "last": last_judged(summary, earlier),
         "corrupted": corrupted_members(summary),
+        "links": links_in_words(summary),
         "sick": sick[:MEMBERS_MAX],
         "sick_more": max(0, len(sick) - MEMBERS_MAX),
         "steps": steps_for(summary, earlier),

@@ -14,6 +14,7 @@ MEANINGS: dict[str, str] = {
     FindingClass.SILENT_CORRUPTION: "Members have different values under one version, which replication notices late.",
     FindingClass.MISSING: "The owner, or most members, have the instance; the member lacks it.",
     FindingClass.EXTRA: "The member has an instance that the owner, or most of the members, lacks.",
+    FindingClass.LINK: "What a link brought is not what the linked cluster has: missing, extra, stale, or different.",
     FindingClass.HEALTH: "Members differ on whether the instance is healthy.",
     FindingClass.ENABLED: "Members differ on whether the instance takes traffic.",
     FindingClass.DRIFT: "Inside one member, the replicated state and the clients' view differ.",
@@ -42,6 +43,10 @@ _OF_MEMBER: dict[str, tuple[str, str]] = {
     FindingClass.MEMBERSHIP: ("has another member list than {} member", "has another member list than {} members"),
     FindingClass.MISSING: ("lacks {} instance", "lacks {} instances"),
     FindingClass.EXTRA: ("has {} that it should not have", "has {} that it should not have"),
+    FindingClass.LINK: (
+        "departs from a linked cluster in {} instance",
+        "departs from linked clusters in {} instances",
+    ),
     FindingClass.HEALTH: ("differs on the health of {}", "differs on the health of {}"),
     FindingClass.ENABLED: ("differs on whether {} takes traffic", "differs on whether {} take traffic"),
     FindingClass.DRIFT: (
@@ -110,6 +115,26 @@ def done_by(finding_class: str, count: int, of: object = None, *, at_least: bool
     if finding_class == FindingClass.MISSING and count >= of > 0:
         return "lost its only instance" if count == 1 else f"lost all {count:,} instances"
     return (one if max(count, of) == 1 else many).format(f"{least}{count:,} of {of:,}")
+
+
+LINKS_IN_WORDS_MAX = 3
+
+
+def links_in_words(summary: Summary) -> list[str]:
+    """Return how the links with findings depart, such as "dc-a lacks 3 of 1,204 of dc-b"; the worst first."""
+    bad = [one for one in summary.links if one.get("findings")]
+    bad.sort(key=lambda one: -int(one["findings"]))
+    return [_of_link(one) for one in bad[:LINKS_IN_WORDS_MAX]]
+
+
+def _of_link(one: Mapping[str, Any]) -> str:
+    said = [f"lacks {one['lacking']:,} of {one['instances']:,}"] if one.get("lacking") else []
+    said += [f"has {one[kind]:,} {text}" for kind, text in _OF_LINK.items() if one.get(kind)]
+    silent = f", last heard {one['heard_ago_ms'] // 1_000:,} s before" if one.get("stale") else ""
+    return f"{one['cluster']} {', '.join(said)} of {one['origin']}{silent}"
+
+
+_OF_LINK = {"extra": "too many", "stale": "that are stale", "differs": "with other values"}
 
 
 def sick_members(summary: Summary) -> list[SickMember]:

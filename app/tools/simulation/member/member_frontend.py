@@ -30,7 +30,8 @@ from app.http.api.call import (
     Services,
 )
 from app.http.api.rights import caller_of, check_access, unidentified_reply
-from app.http.v1 import cluster, distro, heal, instance  # noqa: F401  # they fill the table of routes
+from app.http.server.line_streams import LineStreams
+from app.http.v1 import cluster, distro, heal, instance, links  # noqa: F401  # they fill the table of routes
 from app.http.v1.writes import answer_writes
 from app.machine.process.loop_parts import WAITED_S
 from app.members.membership import TOO_LATE, executing_until
@@ -50,6 +51,7 @@ from app.replication.http_peers import REFRESH_TIMEOUT_MS
 from app.tools.simulation.member.client_writes import WriteKind
 from app.tools.simulation.member.disk import DiskQueue
 from app.tools.simulation.member.engine_calls import CallAgent
+from app.tools.simulation.member.sim_links import SimStream
 from app.tools.simulation.member.sim_ports import NOTHING_SAID, FrontendMember
 from app.tools.simulation.member.sim_ports import Reply as NetworkReply
 from app.tools.simulation.transcript.entry import What
@@ -138,6 +140,20 @@ class HttpFrontend:
         self._disk = disk
         self.forwarder = forwarder
         self.beat_sender = BeatSender(services, forwarder)
+        self.streams = LineStreams(forwarder.loop, self._put)
+
+    def _put(self, work: Callable[[], None]) -> bool:
+        """Do work of a stream as a thread of the pool would."""
+        self._member.in_run(0, work)
+        return True
+
+    def stream(self, call: Call, connection: SimStream, reply: NetworkReply) -> None:
+        """Answer a call for a stream of lines: with None if it begins, else with the refusal."""
+        connection.begin(self._member)
+        answer = self._run(ROWS[call.method, call.path], call, on_loop=True)
+        opened: Any = connection  # it has what a stream needs of a connection
+        refusal = self.streams.begin(opened, answer) if isinstance(answer, Lines) else answer
+        reply(Outcome.DELIVERED, refusal)
 
     def serve(self, call: Call, reply: NetworkReply) -> None:
         """Answer a call that came over the network."""

@@ -72,6 +72,8 @@ class NetworkCalls(Protocol):
 
     def is_silent(self, source: str, target: str) -> bool: ...
 
+    def is_reset(self, server: str, run: int, client: str) -> bool: ...
+
     def call(
         self,
         source: Process,
@@ -101,6 +103,11 @@ class ClusterWorld(Scheduler, Protocol):
 
     @property
     def network(self) -> NetworkCalls: ...
+
+    @property
+    def outer(self) -> NetworkCalls:
+        """The network between clusters; that of the cluster itself if it has no other."""
+        ...
 
 
 class PartChecks(Protocol):
@@ -225,11 +232,27 @@ class EngineMember(PartMember, Protocol):
     def note_tick(self, taken_ms: float) -> None: ...
 
 
+class StreamConnections(Protocol):
+    """The open streams of a member, by the connections that they are written to."""
+
+    def forget(self, connection: Any) -> None: ...
+
+
+class Frontend(Protocol):
+    """The frontend of a member, as the parts of its world see it."""
+
+    @property
+    def streams(self) -> StreamConnections: ...
+
+
 class FrontendMember(PartMember, Protocol):
     """A member as its frontend sees it."""
 
     waits_for_disk: bool
     owns_durable: bool | None
+
+    @property
+    def http(self) -> Frontend: ...
 
     def revision_of(self, write: Write) -> int | None: ...
 

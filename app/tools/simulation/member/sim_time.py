@@ -53,6 +53,8 @@ class SimLoop:
     def call_soon(self, work: Callable[..., object], *args: object) -> SimTimer:
         return self.call_later(0, work, *args)
 
+    call_soon_threadsafe = call_soon
+
     def call_later(self, delay_s: float, work: Callable[..., object], *args: object) -> SimTimer:
         timer = SimTimer()
 

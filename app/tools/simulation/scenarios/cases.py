@@ -1,11 +1,34 @@
-"""Each protective rule, with a world that holds with the rule and, in some of its seeds, breaks without it."""
+"""Each protective rule, with a world that holds with the rule and, in some of its seeds, breaks without it.
 
+``WORLDS`` are those in which all rules are at work.
+"""
+
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.scenarios import rules, rules_10_to_17, rules_of_words, without, without_10_to_17
+from app.tools.simulation.scenarios import (
+    rules,
+    rules_10_to_17,
+    rules_of_links,
+    rules_of_words,
+    without,
+    without_10_to_17,
+)
+from app.tools.simulation.scenarios.links import links_agree
 from app.tools.simulation.scenarios.rules import Trial
+from app.tools.simulation.scenarios.scenarios import clients_agree, members_agree, mixed_agree
+from app.tools.simulation.world.linked_world import LinkedMember, LinkedWorld
 from app.tools.simulation.world.sim_connections import ConnectedMember
+from app.tools.simulation.world.world import World
+
+WORLDS: dict[str, Callable[..., World | LinkedWorld]] = {
+    "members": members_agree,
+    "clients": clients_agree,
+    "mixed": mixed_agree,
+    "links": links_agree,
+}
+"""The scenarios that ``tests.simulation.run`` can run, by name: each takes a seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,5 +182,77 @@ CASES = (
         rules_10_to_17.clients_are_sent_away,
         ConnectedMember,
         without_10_to_17.RemovesItsClients,
+    ),
+    RuleCase(
+        "own-cluster",
+        "L1, a link to the own cluster is refused",
+        rules_of_links.link_leads_to_itself,
+        LinkedMember,
+        rules_of_links.FollowsItself,
+        seeds=2,
+    ),
+    RuleCase(
+        "local-only",
+        "L1, only local instances leave",
+        rules_of_links.links_form_a_chain,
+        LinkedMember,
+        rules_of_links.Echoes,
+        seeds=2,
+    ),
+    RuleCase(
+        "stale-marks",
+        "L2, silence is marked",
+        rules_of_links.link_is_cut,
+        LinkedMember,
+        rules_of_links.Unmarked,
+        seeds=2,
+    ),
+    RuleCase(
+        "link-base",
+        "L3, a delta names its base",
+        rules_of_links.links_bring_too_much,
+        LinkedMember,
+        rules_of_links.AnyDelta,
+        seeds=2,
+    ),
+    RuleCase(
+        "young-members",
+        "L4, a young member removes nothing",
+        rules_of_links.other_cluster_restarts_empty,
+        LinkedMember,
+        rules_of_links.TrustsTheYoung,
+        seeds=2,
+    ),
+    RuleCase(
+        "doubt",
+        "L5, a loss of most is doubted",
+        rules_of_links.clients_return_with_the_link,
+        LinkedMember,
+        rules_of_links.BelievesLosses,
+        seeds=2,
+    ),
+    RuleCase(
+        "last-ones",
+        "L6, the last ones stay",
+        rules_of_links.link_is_silent_for_too_long,
+        LinkedMember,
+        rules_of_links.EmptiesServices,
+        seeds=2,
+    ),
+    RuleCase(
+        "asked-for",
+        "L7, only what was asked for",
+        rules_of_links.other_cluster_lies,
+        rules_of_links.Lies,
+        rules_of_links.TakesAll,
+        seeds=2,
+    ),
+    RuleCase(
+        "one-state",
+        "L8, one state for all",
+        rules_of_links.carrying_member_ends,
+        LinkedMember,
+        rules_of_links.KeepsToItself,
+        seeds=2,
     ),
 )

@@ -7,11 +7,12 @@ from app.naming.model.model import DELETE_TIMEOUT_MS
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.scenarios.scenarios import steady_world
 from app.tools.simulation.world import faults
+from app.tools.simulation.world.linked_world import LinkedWorld
 from app.tools.simulation.world.network import Weather
 from app.tools.simulation.world.world import World
 from distro.members.mapper import DistroMapper
 
-Trial = Callable[[int, type[Any]], World]
+Trial = Callable[[int, type[Any]], World | LinkedWorld]
 """Runs a seed with members of a class, from ``SimMember`` on; raises ``Broken`` if an invariant is not kept in time."""
 SLACK_MS = 1_000
 

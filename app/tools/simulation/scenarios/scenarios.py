@@ -1,6 +1,5 @@
 """The scenarios: those of the tests' worlds, and the course of events that is built from options."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -214,7 +213,3 @@ def take_course(course: SimCourse, seed: int, member_class: type[SimMember]) -> 
     world.checker.watch(DELETE_TIMEOUT_MS)
     world.checker.check_quiet()
     return world
-
-
-WORLDS: dict[str, Callable[..., World]] = {"members": members_agree, "clients": clients_agree, "mixed": mixed_agree}
-"""The scenarios that ``tests.simulation.run`` can run, by name: each takes a seed."""

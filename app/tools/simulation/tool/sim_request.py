@@ -3,16 +3,16 @@
 import argparse
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 from app.tools.simulation.member.member import SimMember
-from app.tools.simulation.scenarios.cases import CASES, RuleCase
+from app.tools.simulation.scenarios.cases import CASES, WORLDS, RuleCase
 from app.tools.simulation.scenarios.large import LargeSizes, grow
-from app.tools.simulation.scenarios.scenarios import WORLDS, SimCourse, take_course
+from app.tools.simulation.scenarios.scenarios import SimCourse, take_course
 from app.tools.simulation.transcript.lines import Selection, address_of
 from app.tools.simulation.world import faults
+from app.tools.simulation.world.linked_world import LinkedMember, LinkedWorld
 from app.tools.simulation.world.sim_connections import ConnectedMember
 from app.tools.simulation.world.world import World
 
@@ -25,6 +25,7 @@ MEANINGS = {
     "members": "the world of the tests: all faults, sizes from the seed, some members with their lists on disk",
     "clients": "gRPC clients with connections, and all faults",
     "mixed": "one member is real Nacos 1.4",
+    "links": "two to four linked clusters, with faults in them and between them",
     LARGE: "100,000 services and 10,000 records, in a world where work takes time: no tick over 50 ms; takes minutes",
 }
 BOUNDS = {
@@ -72,7 +73,7 @@ class SimRequest:
         words += ["--without", self.without] if self.without else []
         return shlex.join([*words, *self.course_options])
 
-    def run(self, seed: int) -> World:
+    def run(self, seed: int) -> World | LinkedWorld:
         """Run one seed to its end; raises ``Broken``."""
         member_class = RULES[self.without].without_rule if self.without else None
         if self.scenario == COURSE:
@@ -82,7 +83,7 @@ class SimRequest:
         if self.scenario in RULES:
             case: RuleCase = RULES[self.scenario]
             return case.trial(seed, member_class or case.with_rule)
-        run: Callable[..., World] = WORLDS[self.scenario]
+        run = WORLDS[self.scenario]
         return run(seed, member_class=member_class) if member_class else run(seed)
 
 
@@ -141,11 +142,12 @@ def _check_bounds(name: str, value: int | None, allowed: tuple[int, int]) -> Non
 
 
 def _check_pair(scenario: str, without: str) -> None:
-    """Check that a scenario fits a switched-off rule: connections need members that hold some, a rule its own world."""
+    """Check that a scenario fits a switched-off rule: connections and links need their members, a rule its world."""
     member_class = RULES[without].without_rule
-    if scenario == "clients" and not issubclass(member_class, ConnectedMember):
+    needed = {"clients": ConnectedMember, "links": LinkedMember}.get(scenario, SimMember)
+    if not issubclass(member_class, needed):
         raise OptionError(
-            f"--without {without} cannot be combined with --scenario clients; allowed: {COURSE}, members, {without}"
+            f"--without {without} cannot be combined with --scenario {scenario}; allowed: {COURSE}, members, {without}"
         )
     if scenario in RULES and scenario != without:
         raise OptionError(

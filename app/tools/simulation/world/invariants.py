@@ -27,6 +27,17 @@ class Invariant(enum.Enum):
         "no late calls",
         "no member executes a call after its client was told that it failed, or after a later one (R13)",
     )
+    LINKED = (
+        "links agree",
+        "once the faults are over, each cluster shows exactly what the clusters that it follows have registered",
+    )
+    LIVING = (
+        "links lose nothing",
+        "a living instance that a link brought is shown until a member of its cluster that may say so lacks it (L4)",
+    )
+    FOREIGN_GONE = "links show removals", "a removed instance is shown for a bounded time only, or as stale"
+    MARKED = "silent links are marked", "instances of a silent link are shown as stale (L2)"
+    ECHO = "no echo", "an instance is shown once, and comes only by a link to its own cluster (L1)"
     TICKS = "short ticks", "no tick of the engine's thread takes longer than the bound"
     CODE = "no error", "no code of a member raises an uncaught exception"
     COURSE = "the scenario's bound", "the events that the scenario demands have happened in time"

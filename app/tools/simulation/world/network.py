@@ -88,6 +88,11 @@ class Network:
         """Return whether a new connection cannot be made."""
         return self.is_cut(source, target) or self.is_cut(target, source) or (source, target) in self._blocks
 
+    def is_reset(self, server: str, run: int, client: str) -> bool:
+        """Return whether a connection to this run of a process is reset: the run ended, and its host can say so."""
+        process = self._processes[server]
+        return (process.run != run or not process.listening) and not self.is_cut(server, client)
+
     # --- calls -----------------------------------------------------------------------------------
 
     def call(

@@ -145,6 +145,11 @@ class SimClient(SimCaller):
 
     # --- events ----------------------------------------------------------------------
 
+    def register_as(self, other: SimClient) -> None:
+        """Have the service and address of another client, which registers in another cluster."""
+        self.service, self.ip, self.port = other.service, other.ip, other.port
+        self.datum_key, self.instance_key = other.datum_key, other.instance_key
+
     def appear(self) -> None:
         """Register, again if necessary, with new attributes."""
         self.wish, self._leaving = Wish.PRESENT, False

@@ -1,6 +1,7 @@
 """A cluster and its clients in one virtual time: a heap of events, and one source of chance."""
 
 import heapq
+import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,6 +21,8 @@ from app.tools.simulation.world.sim_nacos import SimNacos
 from distro.model.config import DistroConfig
 
 T = TypeVar("T")
+CLUSTER_MEMBERS_MAX, CLUSTER_CLIENTS_MAX = 6, 1_000
+"""The most members and clients of each of several linked clusters, which have numbers of their own."""
 WALL_SKEW_MS = 300_000
 """The difference of wall clocks: up to five minutes either way."""
 
@@ -35,8 +38,9 @@ class World:
         config: DistroConfig | None = None,
         member_class: type[SimMember] = SimMember,
         nacos: int = 0,
+        number: int = 0,
     ) -> None:
-        """``nacos``: how many of the members, the last ones, are real Nacos 1.4."""
+        """``nacos``: how many of the members, the last ones, are real Nacos 1.4. ``number``: of linked clusters."""
         self.seed = seed
         self.now_ms = 0
         self.events = 0
@@ -51,11 +55,12 @@ class World:
         """Counts of events: of each kind of fault, and of each rule's answer to one."""
         self._writes: dict[str, Write] = {}
         self.config = config or DistroConfig()
-        self._random = Random(seed)
+        self._random = Random(seed if not number else f"{seed} {number}")
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._pushed = 0
         self._healed = False
-        self.addresses = [f"10.0.0.{number + 1}:8848" for number in range(members)]
+        first = 1 + number * CLUSTER_MEMBERS_MAX
+        self.addresses = [f"10.0.0.{one}:8848" for one in range(first, first + members)]
         skews = [self.between(-WALL_SKEW_MS, WALL_SKEW_MS) for _ in self.addresses]
         self.checker = InvariantChecker(self)
         self.members = {
@@ -66,8 +71,9 @@ class World:
         for member in self.members.values():
             member.take_list(self.addresses)
         processes: dict[str, Process] = {**self.members, **self.nacos}
-        self.network = Network(self, processes)
+        self.network = self.outer = Network(self, processes)
         self.clients: list[SimClient] = []
+        self._first_client = 1 + number * CLUSTER_CLIENTS_MAX
         self.operators: list[SimOperator] = []
         self.words = 0
         """The number of operators' changes so far."""
@@ -76,6 +82,11 @@ class World:
     def checked(self) -> dict[str, int]:
         """The number of checks of each invariant so far, by its title."""
         return {invariant.title: times for invariant, times in self.checker.checked.items()}
+
+    @property
+    def longest_missing_ms(self) -> int:
+        """The longest time for which an instance that beats was missing at its owner."""
+        return self.checker.longest_missing_ms
 
     # --- chance and time -------------------------------------------------------------------------
 
@@ -102,6 +113,16 @@ class World:
     def in_faults(self, delay_ms: int, work: Callable[[], None]) -> None:
         """As ``after``, but not once the world is healed."""
         self.after(delay_ms, lambda: None if self._healed else work())
+
+    def next_ms(self) -> float:
+        """Return the time of the next event."""
+        return self._heap[0][0] if self._heap else math.inf
+
+    def step(self) -> None:
+        """Do the next event, whose time it is."""
+        _, _, work = heapq.heappop(self._heap)
+        self.events += 1
+        work()
 
     def run(self, span_ms: int) -> None:
         """Advance the time."""
@@ -175,7 +196,7 @@ class World:
         return [member for member in self.members.values() if member.listening]
 
     def add_client(self, service: str) -> SimClient:
-        client = SimClient(self, len(self.clients) + 1, service)
+        client = SimClient(self, self._first_client + len(self.clients), service)
         self.clients.append(client)
         self.checker.add(client)
         return client

@@ -1,0 +1,56 @@
+"""The two sides of a link: what a member has by it, and what a member of the other cluster has registered."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from app.config.link_settings import LinkFilter
+from app.naming.model.keys import GROUP_SPLITTER
+from app.rows.rows import Layer, RowKind
+from app.tools.audit.compare.compare import Row, Side, is_seen
+from app.tools.audit.compare.input import CannotCompare
+from app.tools.audit.compare.services import NO_FACTS
+from app.tools.audit.format.manifest import Link
+
+_OF_MEMBER = ("owner", "version", "beat_age_ms", "silent_ms", "delete_timeout_ms", "client", "name", "value")
+"""Fields that a link does not carry."""
+
+
+def as_instance(row: Mapping[str, Any], name: str) -> Row | None:
+    """Return the row of an instance that the link of this name brought as that of an instance; None for other rows."""
+    if row.get("kind") != RowKind.LINKED or row.get("name") != name:
+        return None
+    return {**row, "kind": RowKind.INSTANCE.value, "layer": Layer.BOTH.value}
+
+
+def linked_sides(a: Side, b: Side, links: Collection[Link], name: str) -> tuple[Side, Side]:
+    """Return the sides of a link of ``a``, whose other end is the cluster of ``b``, by the names of that cluster.
+
+    Raises:
+        CannotCompare: the member has no such link.
+    """
+    link = next((one for one in links if one.name == name), None)
+    if link is None:
+        known = ", ".join(one.name for one in links) or "none"
+        raise CannotCompare(f"{a.address} has no link {name!r}; its links: {known}")
+    names_there = {here: there for there, here in link.namespace_map.items()}
+    chosen = LinkFilter(tuple(link.namespaces), tuple(link.groups), tuple(link.services))
+    taken = set(link.namespace_map.values()) - link.namespace_map.keys()
+
+    def brought() -> Iterator[Row]:
+        for row in a.rows():
+            namespace = str(row["namespace"])
+            yield _carried(row, names_there.get(namespace, namespace))
+
+    def registered() -> Iterator[Row]:
+        for row in b.rows():
+            group, _, service = row["service"].partition(GROUP_SPLITTER)
+            is_instance = row["kind"] == RowKind.INSTANCE and is_seen(row) and row["namespace"] not in taken
+            if is_instance and chosen.takes(row["namespace"], group, service):
+                yield _carried(row, row["namespace"])
+
+    return replace(a, rows=brought, facts=NO_FACTS), replace(b, rows=registered, facts=NO_FACTS)
+
+
+def _carried(row: Row, namespace: str) -> Row:
+    return {name: value for name, value in row.items() if name not in _OF_MEMBER} | {"namespace": namespace}
