@@ -18,7 +18,7 @@ KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column"
 EFFECTS = "app/operator/switch_effects.py"
 SOURCES = {
     CONSOLE: ("app/http/console/", "app/operator/event_words.py", "app/operator/verdict.py", EFFECTS),
-    COMMANDS: ("app/tools/", EFFECTS),
+    COMMANDS: ("app/tools/", "app/operator/verdict.py", EFFECTS),
 }
 """Where the texts of a domain are: the beginnings of paths."""
 Message = tuple[str, str]

@@ -25,7 +25,9 @@ def test_what_pages_say_is_so_at_every_member(make_cluster: StartCluster) -> Non
 
     told = asked.client.call("GET", "/v1/ns/service/beats", serviceName=service).json()
     assert (told["member"], told["answered"], len(told["beats"])) == (owner.address, True, 2)
-    assert f"counted by {owner.address}" in page(asked, "/console/service", serviceName=service)
+    assert f"{owner.address}, the owner of the service, counts the beats" in page(
+        asked, "/console/service", serviceName=service
+    )
     assert "in the cluster east of" in page(asked, "/console/explain", serviceName=gray, ip=ONE, port=8080)
 
     eventually(lambda: "Members agree" in page(asked, "/"))

@@ -46,9 +46,10 @@ class TemplateTexts(InternationalizationExtension):
             return made
         stored = made[0]
         assert isinstance(stored, nodes.Assign)
-        assert isinstance(stored.node, nodes.Expr)
+        value = stored.node
+        assert isinstance(value, nodes.Expr)
         is_stored = [isinstance(one, nodes.Name) and one.name == _STORED for one in output.nodes]
-        output.nodes = [stored.node if is_it else one for is_it, one in zip(is_stored, output.nodes, strict=True)]
+        output.nodes = [value if is_it else one for is_it, one in zip(is_stored, output.nodes, strict=True)]
         return output
 
     def _make_node(  # type: ignore[override]  # a statement stands for the output

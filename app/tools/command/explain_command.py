@@ -12,7 +12,8 @@ from threading import Event
 from typing import Any
 
 from app.config.client_config import SERVER_VARIABLE, TOKEN_VARIABLE, USER_VARIABLE
-from app.languages.command_texts import gettext
+from app.languages.catalogues import ENGLISH, N_
+from app.languages.command_texts import command_texts, gettext
 from app.tools.audit.client.access import (
     AccessError,
     access_of,
@@ -24,6 +25,7 @@ from app.tools.audit.client.access import (
 )
 from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.asking.shown_values import address_of
+from app.tools.command.help_texts import lines_of as lines_in_cells
 from app.tools.printable import printable
 
 AGREED, DIFFERENT, NOT_ASKED = 0, 1, 2
@@ -121,79 +123,112 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines of an answer, each of ``WIDTH`` characters at most if its words allow that."""
     one = answer["instance"]
     address, cluster = address_of(one), one["clusterName"]
-    yield from _wrapped(f"{address} ({cluster}) of {one['serviceName']}, namespace {one['namespaceId']}")
+    text = N_("%(address)s (%(cluster)s) of %(service)s, namespace %(namespace)s")
+    names = {"cluster": cluster, "service": one["serviceName"], "namespace": one["namespaceId"]}
+    yield from _wrapped(gettext(text, address=address, **names))
     yield ""
-    for text in answer["verdict"]:
+    verdict, differences = _in_language(answer)
+    for text in verdict:
         yield from _wrapped(text, "* ")
     yield ""
-    if answer["differences"]:
-        yield "The members DIFFER:"
-        for text in answer["differences"]:
+    if differences:
+        yield gettext("The members DIFFER:")
+        for text in differences:
             yield from _wrapped(text, "! ")
     else:
-        yield "The members that answered agree."
+        yield gettext("The members that answered agree.")
     for address in answer["notAnswered"]:
-        yield from _wrapped(f"{address} did not answer", "? ")
+        yield from _wrapped(gettext("%(address)s did not answer", address=address), "? ")
     for address in answer["otherKinds"]:
-        yield from _wrapped(f"{address} is a member of another kind, and cannot be asked", "? ")
+        text = N_("%(address)s is a member of another kind, and cannot be asked")
+        yield from _wrapped(gettext(text, address=address), "? ")
     yield ""
     for address, facts in sorted(answer["members"].items()):
         yield from _member_lines(address, facts)
 
 
+def _in_language(answer: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the verdict and the differences: of English ones those of the server, else made anew from the facts."""
+    texts = command_texts()
+    if texts.language == ENGLISH:
+        return answer["verdict"], answer["differences"]
+    from app.operator.verdict import compare, elsewhere_words
+
+    verdict, differences = compare(answer["members"], answer["notAnswered"], texts)
+    places = [(one["serviceName"], one["clusterName"]) for one in answer.get("elsewhere", ()) if one["held"]]
+    return [*verdict, *elsewhere_words(places, texts)], differences
+
+
 def _member_lines(address: str, facts: Mapping[str, Any]) -> Iterator[str]:
     owner = facts["responsible"]["member"]
-    yield from _wrapped(f"{address}  {facts['state']}{'  responsible' if owner == address else ''}")
+    role = gettext("responsible")
+    yield from _wrapped(f"{address}  {facts['state']}{f'  {role}' if owner == address else ''}")
     if listed := facts["listed"]:
         # Only the owner counts beats: a copy has the beat with which it arrived.
-        beat = f"beat {_span(listed['beatAgeMs'])} ago" if owner == address else "a copy"
-        yield from _wrapped(
-            f"listed: {_health(listed)}, {beat}, changed {_span(listed['changedAgeMs'])} ago, version "
-            f"{listed['version']}",
-            "    ",
-        )
+        beat = gettext("beat %(age)s ago", age=_span(listed["beatAgeMs"])) if owner == address else gettext("a copy")
+        text = N_("listed: %(health)s, %(beat)s, changed %(age)s ago, version %(version)s")
+        values = {"health": _health(listed), "age": _span(listed["changedAgeMs"]), "version": listed["version"]}
+        yield from _wrapped(gettext(text, beat=beat, **values), "    ")
     for each in facts["published"]:
-        where = "connected here" if each["connectedHere"] else f"copy of {each['member'] or 'an unknown member'}"
-        yield from _wrapped(f"published: {_health(each)}, {where}, client {each['client']}", "    ")
+        if each["connectedHere"]:
+            where = gettext("connected here")
+        else:
+            where = gettext("copy of %(member)s", member=each["member"] or gettext("an unknown member"))
+        text = N_("published: %(health)s, %(where)s, client %(client)s")
+        yield from _wrapped(gettext(text, health=_health(each), where=where, client=each["client"]), "    ")
     if persistent := facts["persistent"]:
-        yield from _wrapped(f"persistent: {_health(persistent)}, version {persistent['version']}", "    ")
+        text = N_("persistent: %(health)s, version %(version)s")
+        yield from _wrapped(gettext(text, health=_health(persistent), version=persistent["version"]), "    ")
         if last := persistent.get("lastCheck"):
-            yield from _wrapped(f"last check: {last['result']}, {_span(last['ageMs'])} ago", "    ")
+            text = N_("last check: %(result)s, %(age)s ago")
+            yield from _wrapped(gettext(text, result=last["result"], age=_span(last["ageMs"])), "    ")
     if override := facts.get("override"):
-        yield from _wrapped(f"changed by an operator: {_changed(override)}, version {override['version']}", "    ")
+        text = N_("changed by an operator: %(changes)s, version %(version)s")
+        yield from _wrapped(gettext(text, changes=_changed(override), version=override["version"]), "    ")
     if removed := facts["removed"]:
-        yield from _wrapped(f"removed by {removed['by']}, last alive {_span(removed['ageMs'])} ago", "    ")
+        text = N_("removed by %(member)s, last alive %(age)s ago")
+        yield from _wrapped(gettext(text, member=removed["by"], age=_span(removed["ageMs"])), "    ")
     if shown := facts["shown"]:
-        seen = ("healthy" if shown["shownHealthy"] else "unhealthy") if shown["inLists"] else "not at all (disabled)"
-        yield from _wrapped(f"clients see it: {seen}", "    ")
+        if shown["inLists"]:
+            seen = gettext("healthy") if shown["shownHealthy"] else gettext("unhealthy")
+        else:
+            seen = gettext("not at all (disabled)")
+        yield from _wrapped(gettext("clients see it: %(state)s", state=seen), "    ")
     for way, told in sorted(facts["subscribers"].items()):
         if told["count"]:
-            yield from _wrapped(f"subscribers over {way}: {told['count']}, behind: {told['behind']}", "    ")
+            text = N_("subscribers over %(way)s: %(count)s, behind: %(behind)s")
+            yield from _wrapped(gettext(text, way=way, count=told["count"], behind=told["behind"]), "    ")
             for each in told["of"][:SUBSCRIBERS_SHOWN]:
                 answered = each["acknowledgedAgeMs"]
-                said = "nothing acknowledged" if answered is None else f"acknowledged {_span(answered)} ago"
+                if answered is None:
+                    said = gettext("nothing acknowledged")
+                else:
+                    said = gettext("acknowledged %(age)s ago", age=_span(answered))
                 pushed = each["pushedAgeMs"]
-                sent = "nothing pushed" if pushed is None else f"pushed {_span(pushed)} ago"
+                sent = gettext("nothing pushed") if pushed is None else gettext("pushed %(age)s ago", age=_span(pushed))
                 yield from _wrapped(f"{each['who']}: {sent}, {said}", "      ")
     for each in facts["pending"]:
-        yield from _wrapped(f"to {each['peer']}: {each['what']} {each['is']}", "    ")
+        text = N_("to %(peer)s: %(type)s %(state)s")
+        yield from _wrapped(gettext(text, peer=each["peer"], type=each["what"], state=each["is"]), "    ")
     for each in facts["history"]:
-        yield from _wrapped(f"{_span(each['ageMs'])} ago: {each['what']}", "    ")
+        text = N_("%(age)s ago: %(event)s")
+        yield from _wrapped(gettext(text, age=_span(each["ageMs"]), event=each["what"]), "    ")
 
 
 def _changed(override: Mapping[str, Any]) -> str:
     """Return what an operator set."""
     said = [f"{key}={value}" for key, value in (override["metadata"] or {}).items()]
     if override["enabled"] is not None:
-        said.insert(0, "enabled" if override["enabled"] else "disabled")
+        said.insert(0, gettext("enabled") if override["enabled"] else gettext("disabled"))
     if override["weight"] is not None:
-        said.insert(0, f"weight {override['weight']:g}")
+        weight = f"{override['weight']:g}"
+        said.insert(0, gettext("weight %(weight)s", weight=weight))
     return ", ".join(said)
 
 
 def _health(one: Mapping[str, Any]) -> str:
-    said = {True: "healthy", False: "UNHEALTHY", None: "unknown"}[one["healthy"]]
-    return said if one.get("enabled", True) else f"{said}, disabled"
+    said = gettext({True: N_("healthy"), False: N_("UNHEALTHY"), None: N_("unknown")}[one["healthy"]])
+    return said if one.get("enabled", True) else gettext("%(health)s, disabled", health=said)
 
 
 def _span(ms: int) -> str:
@@ -201,6 +236,10 @@ def _span(ms: int) -> str:
 
 
 def _wrapped(text: str, begin: str = "") -> list[str]:
+    if command_texts().language != ENGLISH:
+        lines = lines_in_cells(text, WIDTH - len(begin))
+        rest = " " * len(begin) or "  "
+        return [f"{rest if number else begin}{line}" for number, line in enumerate(lines)]
     return textwrap.wrap(
         text,
         WIDTH,

@@ -21,8 +21,9 @@ REFUSALS = (
 )
 """The messages of argparse, which are translated as they were made: with their values."""
 USAGE = N_("usage: ")
-_PIECES = re.compile(r"\s+|[⺀-鿿＀-￯]|[^\s⺀-鿿＀-￯]+")
-_NOT_FIRST = frozenset("，。、；：？！）》”")
+_WIDE, _CLOSING = "⺀-鿿＀-￯", "，。、；：？！）》”"
+_PIECES = re.compile(rf"\s+|(?:[{_WIDE}]|[^\s{_WIDE}]+)[{_CLOSING}]*")
+"""Blanks, Chinese letters and words of others, each with the punctuation that may not begin a line."""
 
 
 class TranslatedHelp(argparse.HelpFormatter):
@@ -72,7 +73,7 @@ def lines_of(text: str, width: int) -> list[str]:
 
     lines, line = [], ""
     for piece in _PIECES.findall(" ".join(text.split())):
-        if cell_len(line + piece.rstrip()) > width and line.strip() and piece not in _NOT_FIRST:
+        if cell_len(line + piece.rstrip()) > width and line.strip():
             lines.append(line.rstrip())
             line = piece.lstrip()
         else:

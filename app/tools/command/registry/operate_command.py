@@ -163,12 +163,13 @@ def say_remaining(options: argparse.Namespace, counts: Row) -> None:
     """Say how many instances clients go on calling, as the owner counted them."""
     names = ("remaining", "serving", "threshold")
     remaining, serving, threshold = (counts.get(name, 0) for name in names)
+    share = f"{threshold:g}"
     say(
         options,
         gettext(
             "%(remaining)s of %(serving)s healthy instances in service remain, protect threshold %(threshold)s",
             remaining=remaining,
             serving=serving,
-            threshold=f"{threshold:g}",
+            threshold=share,
         ),
     )

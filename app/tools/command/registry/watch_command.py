@@ -155,7 +155,8 @@ class Watcher:
         if self._events.is_open:
             how = gettext("which reports changes")
         else:
-            how = gettext("asked every %(seconds)s s", seconds=f"{options.every:g}")
+            pause = f"{options.every:g}"
+            how = gettext("asked every %(seconds)s s", seconds=pause)
         say(
             options,
             gettext(

@@ -50,7 +50,7 @@ def test_another_member_asks_the_owner(node: FakeNode, client: FlaskClient, monk
     page = client.get("/nacos/console/service?serviceName=orders").text
     assert "4.0 s</span>" in page
     assert "13 min" not in page
-    assert f"counted by {PEER}" in page
+    assert f"{PEER}, the owner of the service, counts the beats" in page
 
 
 def test_instances_are_sorted_by_the_beats_that_the_owner_counts(
