@@ -77,7 +77,7 @@ class Compared:
     """
 
     misfits: bool = False
-    """Whether rows do not fit each other, which is told among the findings or notes."""
+    """True if rows do not fit each other; the findings or notes say which."""
 
     @property
     def may_find(self) -> bool:
