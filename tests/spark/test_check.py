@@ -91,6 +91,39 @@ def test_members_agree_when_nothing_lasts(kind: str, tmp_path: Path, checked: Ju
     assert summary.line.startswith("agreed: 3 members, ")
 
 
+def executions(spark: "SparkSession") -> int:
+    """The number of SQL executions so far."""
+    context = spark.sparkContext._jsc.sc()
+    context.listenerBus().waitUntilEmpty()
+    return int(spark._jsparkSession.sharedState().statusStore().executionsCount())
+
+
+def test_a_night_costs_no_more_executions_than_it_has_findings_for(
+    spark: "SparkSession", tmp_path: Path, checked: Judging
+) -> None:
+    for night, values, part_format in (
+        ("2026-11-18", {}, PartFormat.PARQUET),
+        ("2026-11-19", {}, PartFormat.JSON),
+        ("2026-11-20", {"weight": 2.0}, PartFormat.PARQUET),
+    ):
+        own = service(instances=1)
+        rows = {ONE: [own, instance(1)], TWO: [own, instance(1, **values)]}
+        write_dump(tmp_path / "dumps", rows, date=night, part_format=part_format)
+        before = executions(spark)
+        summary, found = checked(night=night)
+        cost = executions(spark) - before
+        if not values:
+            assert (summary.verdict, found, cost) == (Verdict.AGREED, [], 1), "the comparison alone"
+            written = json.loads((tmp_path / "out" / "reports" / f"night={night}" / "summary.json").read_text())
+            counts = {name: one["rows"] for name, one in written["tables"].items()}
+            assert counts == dict.fromkeys(("findings", "services", "findings_json"), 0)
+            for name in ("findings", "services"):
+                assert spark.read.parquet(str(tmp_path / "out" / name)).count() == 0
+        else:
+            assert [one["finding_class"] for one in found] == ["WEIGHT"]
+            assert cost <= 16
+
+
 # --- single cases, by hand -----------------------------------------------------------------------
 
 

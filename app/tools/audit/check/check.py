@@ -39,7 +39,14 @@ ROWS_PER_PARTITION = 1_500_000
 
 
 AQE_EMPTY = "org.apache.spark.sql.execution.adaptive.AQEPropagateEmptyRelation"
-EXPLAINED = (explain_instances, explain_services, explain_owners, explain_doubles, explain_settings)
+EXPLAINED = {
+    explain_instances: ("suspect_instances",),
+    explain_services: ("suspect_services",),
+    explain_owners: ("suspect_services",),
+    explain_doubles: ("suspect_doubles",),
+    explain_settings: ("suspect_services", "suspect_others"),
+}
+"""The explanations, and the counts (as of ``flag.Flagged.counts``) without which they find nothing."""
 
 
 class CannotJudge(Exception):
@@ -84,10 +91,10 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
     findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
     findings = suppressed(findings, [entry for entry in entries if entry.holds(night.date)])
-    results.write("findings", in_files(findings, compared.suspects))
-    summary = replace(summarize(spark, check.dumps, results, night, compared), links=links)
+    rows = results.write("findings", in_files(findings, compared.suspects) if compared.may_find else None)
+    summary = replace(summarize(spark, check.dumps, results, night, compared, rows), links=links)
     summary = replace(summary, line=verdict_line(summary))
-    found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings"))
+    found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")) if compared.may_find else findings
     if summary.findings or summary.suppressed or earlier is not None:
         # A sample finds only some of what is open.
         members = () if compared.sampled else compared.evidence.members
@@ -95,7 +102,8 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
         results.write("faults", in_files(faults_after(open_again(found), earlier, looked), compared.suspects))
     if later := results.judged_after(night.date):
         results.notes.append(f"the history of later nights is older than this verdict; check again: {', '.join(later)}")
-    summary = replace(summary, notes=[*summary.notes, *notes_on(found, entries, night.date), *results.notes])
+    notes = notes_on(found if summary.suppressed else None, entries, night.date)
+    summary = replace(summary, notes=[*summary.notes, *notes, *results.notes])
     if check.ignored:
         names = ", ".join(sorted(one.value for one in check.ignored))
         summary = replace(summary, notes=[*summary.notes, f"classes not checked: {names}"])
@@ -118,7 +126,7 @@ def _with_links(
         raise CannotJudge(str(error)) from None
     evidence = replace(compared.evidence, notes=[*compared.evidence.notes, *notes])
     findings = compared.findings if found is None else compared.findings.unionByName(found)
-    return replace(compared, evidence=evidence, findings=findings), links
+    return replace(compared, evidence=evidence, findings=findings, links_depart=found is not None), links
 
 
 def _tune(spark: SparkSession, rows: int) -> None:
@@ -194,7 +202,8 @@ def _with_misfits(spark: SparkSession, rows: DataFrame, night: Night, compared: 
     findings, evidence = compared.findings.persist(), compared.evidence
     found, notes = misfits(rows, findings, night, evidence, sampled=compared.sampled)
     findings = findings.unionByName(small_frame(spark, found, FINDING_SCHEMA))
-    return replace(compared, findings=findings, evidence=replace(evidence, notes=[*evidence.notes, *notes]))
+    evidence = replace(evidence, notes=[*evidence.notes, *notes])
+    return replace(compared, findings=findings, evidence=evidence, misfits=True)
 
 
 def _explained(
@@ -213,7 +222,7 @@ def _explained(
     if count == 0:
         return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0, None)
     is_few = evidence.rows <= FEW_ROWS
-    may_last = suspects.where("may_last").count() if count > EXPLAINED_MAX else count
+    may_last = counted["may_last"]
     for part in _samples(count, may_last):
         keys = with_services(part.of(suspects)).persist()
         closer = _rows_with(rows, keys) if is_few else _look_closer(spark, dumps, evidence, keys)
@@ -287,7 +296,7 @@ def _findings(
     found = small_frame(spark, evidence.findings, FINDING_SCHEMA)
     explained = [explain_bad_rows(rows, evidence)] if counts["bad"] else []
     if closer is not None:
-        explained += [explain(closer, evidence) for explain in EXPLAINED]
+        explained += [explain(closer, evidence) for explain, of in EXPLAINED.items() if any(counts[one] for one in of)]
     return reduce(DataFrame.unionByName, explained, found)
 
 

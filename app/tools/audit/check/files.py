@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from gzip import GzipFile
 from hashlib import sha256
@@ -20,15 +20,18 @@ from app.tools.audit.format.layout import Night
 FOOTER_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 1 << 20
 FOOTERS_AT_ONCE = 16
+HASHED_HERE_BYTES_MAX = 8 * 1024 * 1024
+"""The most bytes of JSON files, of all together, that are hashed here: Spark's executors take longer to begin."""
 PARQUET_MAGIC = b"PAR1"
+WRONG_HASH = "its sha256 is not the one in the manifest"
 _IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.(?:jsonl\.gz|parquet)")
 
 
 def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[File]) -> dict[str, str]:
     """Return the files that differ from their manifests. Shape: path to the fault, in words.
 
-    Of a Parquet file only the footer is read here: a reader of its rows checks each page against its checksum. Spark's
-    executors hash all bytes of JSON files.
+    Of a Parquet file only the footer is read here: a reader of its rows checks each page against its checksum. JSON
+    files are hashed whole, by Spark's executors if they are large.
     """
     filesystem, _ = open_root(root_uri)
     found: dict[str, Any] = {}
@@ -42,12 +45,28 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
         elif info["size"] != file.part.bytes:
             wrong[file.path] = f"the file has {info['size']} bytes, but its manifest says {file.part.bytes}"
     whole = [file for file in files if file.path not in wrong]
-    with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="footers") as pool:
-        footers = [file for file in whole if file.part.is_parquet]
-        faults = pool.map(lambda file: _footer_fault(filesystem, file), footers)
-        wrong |= {file.path: fault for file, fault in zip(footers, faults, strict=True) if fault}
+    footers = [file for file in whole if file.part.is_parquet]
     hashed = [file for file in whole if not file.part.is_parquet]
-    return wrong | (_wrong_hashes(spark, root_uri, hashed) if hashed else {})
+    wrong |= _faults(filesystem, footers, _footer_fault)
+    if sum(file.part.bytes for file in hashed) <= HASHED_HERE_BYTES_MAX:
+        return wrong | _faults(filesystem, hashed, _hash_fault)
+    return wrong | _wrong_hashes(spark, root_uri, hashed)
+
+
+def _faults(filesystem: Any, files: list[File], fault_of: Callable[[Any, File], str]) -> dict[str, str]:
+    """Return the faults of files by path, several files at once."""
+    with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="files") as pool:
+        faults = pool.map(lambda file: fault_of(filesystem, file), files)
+        return {file.path: fault for file, fault in zip(files, faults, strict=True) if fault}
+
+
+def _hash_fault(filesystem: Any, file: File) -> str:
+    """Return the fault in the bytes of a small file, in words; empty for none."""
+    try:
+        body = filesystem.cat_file(file.path)
+    except OSError as error:
+        return f"the file cannot be read: {error.strerror or error}"
+    return "" if sha256(body).hexdigest() == file.part.sha256 else WRONG_HASH
 
 
 def _footer_fault(filesystem: Any, file: File) -> str:
@@ -76,7 +95,7 @@ def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict
     )
     wrong = hashed.join(F.broadcast(expected), "name").where("sha256 != said").collect()
     paths = {in_round(file.path): file.path for file in files}
-    return {paths[row["name"]]: "its sha256 is not the one in the manifest" for row in wrong}
+    return {paths[row["name"]]: WRONG_HASH for row in wrong}
 
 
 def unreadable_file(text: str, files: Iterable[File]) -> str | None:

@@ -7,6 +7,7 @@ one hash cannot hide anything: the closer look tells them apart.
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from enum import IntFlag
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame, Observation
@@ -40,8 +41,9 @@ class Flagged:
     def counts(self) -> dict[str, int]:
         """Return numbers by name: ``rows``, ``bad`` rows, distinct ``services`` and ``instances``.
 
-        Also ``service_rows`` and ``instance_rows``; and ``misfit``, which is 0 if each service's row counts the rows of
-        its instances (see ``misfit``).
+        Also ``service_rows`` and ``instance_rows``; ``misfit``, which is 0 if each service's row counts the rows of
+        its instances (see ``misfit``); and the numbers of suspect keys: those that ``may_last``, ``suspect_instances``,
+        ``suspect_doubles`` (addresses in several services), ``suspect_services`` and ``suspect_others``.
         """
         return {name: int(value or 0) for name, value in self.observed.get.items()}
 
@@ -63,33 +65,35 @@ def flag(rows: DataFrame, addresses: tuple[str, ...], known_owners: Collection[s
     observed = Observation("compared")
     members = len(addresses)
     owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)})
-    has_service = is_service() | is_instance()
-    keyed = with_key(rows).select(
+    narrow = with_key(rows).select(
         F.when(~F.col("bad"), F.col("key")).alias("key"),  # all that are no rows come together under null
-        "bit",
-        "word",
-        (F.col("round") == 1).alias("first"),
-        is_service().alias("is_service"),
-        is_instance().alias("is_instance"),
-        (~is_instance() | seen()).alias("is_seen"),
-        F.when(has_service, service_key(F.col("namespace"), F.col("service"))).alias("service_key"),
-        _value().alias("value"),
-        F.when(is_service(), _owner_bit(owner)).alias("owner_bit"),
-        F.when(is_service(), F.floor(owner / WORD_MEMBERS)).alias("owner_word"),
-        F.when(is_service(), ~F.col("owner").isin(*addresses)).alias("strange_owner"),
+        *(["bit", "word"] if members > WORD_MEMBERS else ["bit"]),
+        _marks(owner, addresses, known_owners).alias("marks"),
+        F.when(is_service() | is_instance(), service_key(F.col("namespace"), F.col("service"))).alias("service_key"),
+        F.when(~is_instance() | seen(), _value()).alias("value"),
+        F.when(is_service(), owner).cast("int").alias("owner"),
         F.when((F.col("round") == 2) & F.col("version").isNotNull(), F.xxhash64("version")).alias("version"),
-        _is_trouble(known_owners).alias("trouble"),
-        misfit().alias("misfit"),
+        _fitting().alias("fitting"),
     )
+    # Rows are not aggregated before the shuffle: one file has a key once, and these few columns are less than the sums.
+    rows_of_key = narrow.repartition("key")
+    if members <= WORD_MEMBERS:
+        rows_of_key = rows_of_key.withColumn("word", F.lit(0))
     words = range(-(-members // WORD_MEMBERS))
-    grouped = keyed.groupBy("key").agg(*_aggregates(words)).observe(observed, *_totals(words))
-    suspicion, may_last = _suspicions(members)
-    suspects = grouped.where(F.col("key").isNotNull() & suspicion).select(
-        "key",
-        F.array_compact(F.array("least_service", "most_service")).alias("services"),
-        may_last.alias("may_last"),
-        "is_instance",
-        *[f"present_{word}" for word in words],
+    grouped = rows_of_key.groupBy("key").agg(*_aggregates(words))
+    grouped = grouped.withColumns({"is_service": _has(Mark.SERVICE), "is_instance": _has(Mark.INSTANCE)})
+    suspicion, may_last = (F.col("key").isNotNull() & one for one in _suspicions(members))
+    grouped = grouped.withColumns({"suspicious": suspicion, "may_last": suspicion & may_last})
+    suspects = (
+        grouped.observe(observed, *_totals(words))
+        .where("suspicious")
+        .select(
+            "key",
+            F.array_compact(F.array("least_service", "most_service")).alias("services"),
+            "may_last",
+            "is_instance",
+            *[f"present_{word}" for word in words],
+        )
     )
     return Flagged(suspects, observed)
 
@@ -114,14 +118,50 @@ def with_services(suspects: DataFrame) -> DataFrame:
     return suspects.select(F.explode(keys).alias("key")).dropDuplicates()
 
 
+def _fitting() -> Column:
+    """Return the instances that a service's row counts, and -1 for each instance; null for rows that do not count."""
+    return F.when(is_service(), F.col("instances")).when(is_instance() & seen(), F.lit(-1))
+
+
 def misfit() -> Column:
     """Return a number whose sum over the rows of a service at one member in one round is 0 if its row counts them.
 
     Each such group has a weight of its own, a hash, so that groups do not make up for each other in one sum.
     """
-    weight = F.xxhash64(service_key(F.col("namespace"), F.col("service")), "bit", "word")
-    of_instance = F.when(seen(), -weight)
-    return F.when(is_service(), weight * F.col("instances")).when(is_instance(), of_instance)
+    return F.xxhash64("service_key", "bit", "word") * F.col("fitting")
+
+
+class Mark(IntFlag):
+    """A fact about a row. The marks of a key are those of all its rows."""
+
+    SERVICE = 1
+    INSTANCE = 2
+    TROUBLE = 4
+    """The row alone is worth a closer look."""
+    STRANGE_OWNER = 8
+    """A service's owner is not compared."""
+    CLAIMED_1 = 16
+    CLAIMED_2 = 32
+    """The member names itself as the owner of the service, in round 1 or 2."""
+
+
+def _marks(owner: Column, addresses: tuple[str, ...], known_owners: Collection[str]) -> Column:
+    """Return the marks of a row. ``owner``: the number of the member that it names as owner."""
+    claimed = is_service() & (owner == F.col("number"))
+    facts = {
+        Mark.SERVICE: is_service(),
+        Mark.INSTANCE: is_instance(),
+        Mark.TROUBLE: _is_trouble(known_owners),
+        Mark.STRANGE_OWNER: is_service() & ~F.col("owner").isin(*addresses),
+        Mark.CLAIMED_1: claimed & (F.col("round") == 1),
+        Mark.CLAIMED_2: claimed & (F.col("round") == 2),
+    }
+    return reduce(Column.__add__, (F.when(is_so, mark.value).otherwise(0) for mark, is_so in facts.items()))
+
+
+def _has(mark: Mark) -> Column:
+    """Return whether any row of a key has a mark."""
+    return F.col("marks").bitwiseAND(F.lit(mark.value)) != 0
 
 
 def _is_trouble(known_owners: Collection[str]) -> Column:
@@ -143,29 +183,21 @@ def _value() -> Column:
     )
 
 
-def _owner_bit(owner: Column) -> Column:
-    """Return the bit of the member that the row names as owner, in the row's round."""
-    shift = F.pmod(owner, F.lit(WORD_MEMBERS)) + F.when(F.col("round") == 1, 0).otherwise(WORD_MEMBERS)
-    return F.call_function("shiftleft", F.lit(1).cast("long"), shift.cast("int"))
-
-
 def _aggregates(words: range) -> list[Column]:
+    is_first = F.col("bit") < 1 << WORD_MEMBERS
     values = [
         column
-        for number, is_round in ((1, F.col("first")), (2, ~F.col("first")))
-        for value in (F.when(F.col("is_seen") & is_round, F.col("value")),)
+        for number, is_round in ((1, is_first), (2, ~is_first))
+        for value in (F.when(is_round, F.col("value")),)
         for column in (F.min(value).alias(f"least_{number}"), F.max(value).alias(f"most_{number}"))
     ]
     return [
         F.count(F.lit(1)).alias("lines"),
-        *[column for word in words for column in _masks(word)],
+        F.bit_or("marks").alias("marks"),
+        *[column for word in words for column in _masks(word, is_first)],
         F.min("service_key").alias("least_service"),
         F.max("service_key").alias("most_service"),
-        F.max("is_service").alias("is_service"),
-        F.max("is_instance").alias("is_instance"),
-        F.max("trouble").alias("trouble"),
-        F.max("strange_owner").alias("strange_owner"),
-        F.sum("misfit").alias("misfit"),
+        F.sum(misfit()).alias("misfit"),
         # Of the second round alone: what lasts is told in both.
         F.min("version").alias("least_version"),
         F.max("version").alias("most_version"),
@@ -173,16 +205,17 @@ def _aggregates(words: range) -> list[Column]:
     ]
 
 
-def _masks(word: int) -> list[Column]:
-    """Return masks of ``WORD_MEMBERS`` members: those with the key, their sum, named owners, and claimed owners."""
-    seen_bit = F.when(F.col("is_seen") & (F.col("word") == word), F.col("bit"))
-    owner_bit = F.when(F.col("owner_word") == word, F.col("owner_bit"))
-    claim = F.when((owner_bit == F.col("bit")) & (F.col("word") == word), owner_bit)
+def _masks(word: int, is_first: Column) -> list[Column]:
+    """Return masks of ``WORD_MEMBERS`` members: those with the key, and those named as owner."""
+    is_seen = F.col("value").isNotNull() | (F.col("marks").bitwiseAND(F.lit(Mark.INSTANCE.value)) == 0)
+    seen_bit = F.when(is_seen & (F.col("word") == word), F.col("bit"))
+    shift = F.col("owner") - word * WORD_MEMBERS + F.when(is_first, 0).otherwise(WORD_MEMBERS)
+    owner_bit = F.when(
+        F.floor(F.col("owner") / WORD_MEMBERS) == word, F.call_function("shiftleft", F.lit(1).cast("long"), shift)
+    )
     return [
         F.coalesce(F.bit_or(seen_bit), F.lit(0)).alias(f"present_{word}"),
-        F.coalesce(F.sum(seen_bit), F.lit(0)).alias(f"total_{word}"),
         F.coalesce(F.bit_or(owner_bit), F.lit(0)).alias(f"named_{word}"),
-        F.coalesce(F.bit_or(claim), F.lit(0)).alias(f"claims_{word}"),
     ]
 
 
@@ -199,6 +232,11 @@ def _totals(words: range) -> list[Column]:
         F.sum(F.when(row & F.col("is_instance"), F.col("lines"))).alias("instance_rows"),
         F.sum(F.when(row, F.col("misfit"))).alias("misfit"),
         F.sum(F.when(instance, F.when(several, 2).otherwise(1)).otherwise(0)).alias("instances"),
+        F.count_if("may_last").alias("may_last"),
+        F.count_if(F.col("suspicious") & F.col("is_instance")).alias("suspect_instances"),
+        F.count_if(F.col("suspicious") & F.col("is_instance") & several).alias("suspect_doubles"),
+        F.count_if(F.col("suspicious") & F.col("is_service")).alias("suspect_services"),
+        F.count_if(F.col("suspicious") & ~F.col("is_instance") & ~F.col("is_service")).alias("suspect_others"),
     ]
 
 
@@ -209,10 +247,11 @@ def _suspicions(members: int) -> tuple[Column, Column]:
     is_named = reduce(Column.__or__, (F.col(f"named_{word}") != 0 for word in words))
     is_present = reduce(Column.__or__, (F.col(f"present_{word}") > 0 for word in words))
     in_any = [
-        F.coalesce(F.col("trouble"), F.lit(False)),
-        *[F.col(f"total_{word}") != F.col(f"present_{word}") for word in words],
+        _has(Mark.TROUBLE),
+        # Twice at one member; a line that is not seen is trouble of its own.
+        reduce(Column.__add__, (F.bit_count(f"present_{word}") for word in words)) != F.col("lines"),
         F.coalesce(F.col("least_version") != F.col("most_version"), F.lit(False)),
-        F.coalesce(F.col("strange_owner"), F.lit(False)) & is_named,
+        _has(Mark.STRANGE_OWNER) & is_named,
         F.coalesce(is_present & (F.col("least_service") != F.col("most_service")), F.lit(False)),
     ]
     first, second = (_differs(number, everyone) for number in (1, 2))
@@ -235,12 +274,14 @@ def _differs(number: int, everyone: list[int]) -> Column:
     def ones(columns: list[Column]) -> Column:
         return reduce(Column.__add__, (F.bit_count(one) for one in columns))
 
-    present, named, claims = (masks(name) for name in ("present", "named", "claims"))
+    present, named = (masks(name) for name in ("present", "named"))
+    is_claimed = _has(Mark.CLAIMED_1 if number == 1 else Mark.CLAIMED_2)
     nobody = reduce(Column.__and__, (one == 0 for one in present))
     all_of_them = reduce(Column.__and__, (one == F.lit(mask) for one, mask in zip(present, everyone, strict=True)))
     named_by_any = reduce(Column.__or__, (one != 0 for one in named))
     return (
         (~nobody & ~all_of_them)
         | F.coalesce(F.col(f"least_{number}") != F.col(f"most_{number}"), F.lit(False))
-        | (named_by_any & ((ones(claims) != 1) | (ones(named) != 1)))
+        # A claim names its member, so that one name and a claim are of the same member.
+        | (named_by_any & (~is_claimed | (ones(named) != 1)))
     )

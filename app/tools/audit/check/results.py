@@ -67,12 +67,17 @@ class Results(NightReports):
         """Return the path from which Spark reads a table of this run before it is committed."""
         return spark_path(self._folder(table), self.uri)
 
-    def write(self, table: str, frame: DataFrame) -> None:
+    def write(self, table: str, frame: DataFrame | None) -> int:
         """Write a table of tonight, by the columns of its schema; nobody reads it until it is committed.
+
+        ``frame``: None for no rows. Return the number of rows.
 
         Raises:
             OSError: not all of it is there after writing.
         """
+        if frame is None:
+            self._tables[table] = self.output.write_empty(table, self._folder(table))
+            return 0
         if table != FINDINGS_JSON:
             night = F.lit(self._night)
             columns = {name: night if name == "night" else F.col(name) for name in TABLE_FIELDS[table]}
@@ -80,6 +85,7 @@ class Results(NightReports):
                 *[column.cast(TABLE_FIELDS[table][name]).alias(name) for name, column in columns.items()]
             )
         self._tables[table] = self.output.write(table, frame, self._folder(table))
+        return self._tables[table].rows
 
     def publish(self, summary: Summary, report: str) -> str:
         """Put tonight's report in place and commit its summary and tables; return the path of the report.

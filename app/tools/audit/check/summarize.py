@@ -76,6 +76,17 @@ class Compared:
     Then the other counts of findings are minimums, and no fault is closed. None if all were explained.
     """
 
+    misfits: bool = False
+    """True if rows do not fit each other; the findings or notes say which."""
+
+    links_depart: bool = False
+    """True if links may have findings."""
+
+    @property
+    def may_find(self) -> bool:
+        """Return whether there can be any finding; without one Spark need not be asked for them."""
+        return bool(self.suspects or self.counts["bad"] or self.evidence.findings or self.misfits or self.links_depart)
+
     @property
     def sampled(self) -> bool:
         """Return whether only a sample of the suspects was explained."""
@@ -87,23 +98,16 @@ def in_files(frame: DataFrame, rows: int) -> DataFrame:
     return frame.coalesce(1) if rows <= FEW_ROWS else frame
 
 
-def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, compared: Compared) -> Summary:
-    """Return the summary of the staged findings; stage the per-service summary and the findings as JSON."""
-    findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
-    services = _services(findings, compared.closer).persist()
-    results.write("services", in_files(services, compared.suspects))
-    results.write("findings_json", in_files(findings, compared.suspects))
-    groups = _groups(findings.where(~is_suppressed()), services)
-    groups = (groups if compared.lacks is None else _of_all(groups, compared.lacks, compared.evidence)).persist()
-    by_class = _rows(_by_class(groups))
-    counts = {
-        lasting: Counter({row["finding_class"]: row["findings"] for row in by_class if row["lasting"] is lasting})
-        for lasting in (True, False)
-    }
-    worst = services.orderBy(F.col("findings").desc(), F.col("late").desc(), "namespace", "service")
+def summarize(
+    spark: SparkSession, dumps: str, results: Results, night: Night, compared: Compared, rows: int
+) -> Summary:
+    """Return the summary of the ``rows`` staged findings; stage the per-service summary and the findings as JSON.
+
+    Without findings there is nothing to ask Spark.
+    """
     summary = Summary(
         night=night.date,
-        verdict=Verdict.DIVERGENT if counts[True] else Verdict.AGREED,
+        verdict=Verdict.AGREED,
         line="",
         checked_at=now_text(),
         run=compared.evidence.run,
@@ -115,20 +119,48 @@ def summarize(spark: SparkSession, dumps: str, results: Results, night: Night, c
         rows=compared.counts["rows"],
         services=compared.counts["services"],
         instances=compared.counts["instances"],
-        findings=dict(sorted(counts[True].items())),
-        late=dict(sorted(counts[False].items())),
-        suppressed=_suppressed(findings),
-        by_pair=_by_pair(findings),
-        by_service=_rows(worst.limit(SERVICES_MAX)),
-        examples=_examples(findings),
-        by_class=by_class,
-        by_member=_rows(_by_member(findings)),
-        groups=_rows(_with_samples(_largest(groups), findings.where(~is_suppressed()))),
         dumps=place(dumps),
         results=place(results.uri),
         notes=list(compared.evidence.notes),
     )
+    if rows:
+        summary = _with_findings(spark, results, compared, rows, summary)
+    else:
+        for table in ("services", "findings_json"):
+            results.write(table, None)
     return replace(summary, line=verdict_line(summary))
+
+
+def _with_findings(spark: SparkSession, results: Results, compared: Compared, rows: int, summary: Summary) -> Summary:
+    """Return the summary with all that the staged findings say; stage the tables made from them."""
+    findings = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")).persist()
+    services = _services(findings, compared.closer).persist()
+    results.write("services", in_files(services, compared.suspects))
+    results.write("findings_json", in_files(findings, compared.suspects))
+    groups = _groups(findings.where(~is_suppressed()), services)
+    groups = (groups if compared.lacks is None else _of_all(groups, compared.lacks, compared.evidence)).persist()
+    by_class = _rows(_by_class(groups))
+    counts = {
+        lasting: Counter({row["finding_class"]: row["findings"] for row in by_class if row["lasting"] is lasting})
+        for lasting in (True, False)
+    }
+    has_lasting = bool(counts[True])
+    # The groups have all findings but suppressed ones; of a sample they have estimates.
+    has_suppressed = compared.sampled or counts[True].total() + counts[False].total() < rows
+    worst = services.orderBy(F.col("findings").desc(), F.col("late").desc(), "namespace", "service")
+    return replace(
+        summary,
+        verdict=Verdict.DIVERGENT if has_lasting else Verdict.AGREED,
+        findings=dict(sorted(counts[True].items())),
+        late=dict(sorted(counts[False].items())),
+        suppressed=_suppressed(findings) if has_suppressed else {},
+        by_pair=_by_pair(findings) if has_lasting else [],
+        by_service=_rows(worst.limit(SERVICES_MAX)),
+        examples=_examples(findings),
+        by_class=by_class,
+        by_member=_rows(_by_member(findings)) if has_lasting else [],
+        groups=_rows(_with_samples(_largest(groups), findings.where(~is_suppressed()))),
+    )
 
 
 def _suppressed(findings: DataFrame) -> dict[str, int]:

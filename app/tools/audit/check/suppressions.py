@@ -146,13 +146,16 @@ def open_again(findings: DataFrame) -> DataFrame:
     return findings.withColumn("lasting", F.col("lasting") | is_suppressed())
 
 
-def notes_on(findings: DataFrame, entries: Sequence[Suppression], night: str) -> list[str]:
-    """Return a text on each entry: how much it suppresses, or that it has ended, or matches nothing."""
-    if not entries:
-        return []
-    number = F.regexp_extract("detail", rf"^{_PREFIX}\S+ by entry (\d+): ", 1).cast("int")
-    counted = findings.where(is_suppressed()).groupBy(number.alias("number")).count().collect()
-    counts = {row["number"]: row["count"] for row in counted}
+def notes_on(findings: DataFrame | None, entries: Sequence[Suppression], night: str) -> list[str]:
+    """Return a text on each entry: how much it suppresses, or that it has ended, or matches nothing.
+
+    ``findings``: None if none is suppressed.
+    """
+    counts: dict[int, int] = {}
+    if findings is not None:
+        number = F.regexp_extract("detail", rf"^{_PREFIX}\S+ by entry (\d+): ", 1).cast("int")
+        counted = findings.where(is_suppressed()).groupBy(number.alias("number")).count().collect()
+        counts = {row["number"]: row["count"] for row in counted}
     notes = []
     for entry in entries:
         if not entry.holds(night):

@@ -1,6 +1,8 @@
 """Writing a table's files with Spark, and recording the rows, bytes and hash of each."""
 
 import hashlib
+import io
+from importlib.util import find_spec
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
@@ -8,7 +10,7 @@ from pyspark.sql import functions as F
 
 from app.tools.audit.check.evidence_rows import spark_path
 from app.tools.audit.check.tables import schema_of
-from app.tools.audit.format.commits import FINDINGS_JSON, NightTable, TableFile
+from app.tools.audit.format.commits import FINDINGS_JSON, TABLE_FIELDS, NightTable, TableFile
 
 _CHUNK_BYTES = 1 << 20
 _NO_MARKER = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false"}
@@ -46,6 +48,26 @@ class Output:
         if sum(lines.values()) != rows:
             raise OSError(f"{self.uri}: {sum(lines.values()):,} of {rows:,} rows of {table} exist after the write")
         return NightTable(rows, tuple(self._file(path, lines[path]) for path in written))
+
+    def write_empty(self, table: str, folder: str) -> NightTable:
+        """Write the file of a table without rows, as readers of Parquet expect one; return the table to commit.
+
+        JSON needs no file for that. Spark is not asked, for which even nothing is several steps.
+        """
+        if table == FINDINGS_JSON or find_spec("pyarrow") is None:
+            return NightTable(0, ())
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        from app.tools.audit.format.columns import ARROW_TYPES
+
+        schema = pa.schema([(name, ARROW_TYPES[kind]) for name, kind in TABLE_FIELDS[table].items()])
+        body = io.BytesIO()
+        pq.write_table(schema.empty_table(), body)
+        path = f"{folder}/part-00000.parquet"
+        self.filesystem.makedirs(folder, exist_ok=True)
+        self.filesystem.pipe_file(path, body.getvalue())
+        return NightTable(0, (self._file(path, 0),))
 
     def own_files(self, folder: str) -> list[str]:
         """Return all files of this run in a folder, including incomplete ones and checksums."""

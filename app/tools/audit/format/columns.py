@@ -25,7 +25,7 @@ GROUP_BYTES = 32 * 1024 * 1024
 READ_ROWS = 10_000
 CORRUPT_CHARS_MAX = 1_000
 
-_TYPES = {
+ARROW_TYPES = {
     "string": pa.string(),
     "int": pa.int32(),
     "bigint": pa.int64(),
@@ -33,7 +33,7 @@ _TYPES = {
     "boolean": pa.bool_(),
     "map<string,string>": pa.string(),
 }
-SCHEMA = pa.schema([*((name, _TYPES[kind]) for name, kind in FIELDS.items()), (CORRUPT, pa.string())])
+SCHEMA = pa.schema([*((name, ARROW_TYPES[kind]) for name, kind in FIELDS.items()), (CORRUPT, pa.string())])
 """The columns of a part: the fields of rows, metadata as ``canonical`` JSON, and the text of a line that is no row."""
 _NAMES = frozenset(SCHEMA.names)
 _ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError)
