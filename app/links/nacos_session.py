@@ -19,8 +19,8 @@ from distro.model.errors import CodecError
 CHECK_MS = 1_000
 LIST_MS = 2_000
 """How often the names of services are asked for."""
-LIST_SHARE = 20
-"""Names are not asked for again before so many times the time that the last list of them took: long lists cost."""
+LIST_SHARE, LIST_MAX_MS = 4, 8_000
+"""Names are not asked for again before so many times the time that the last list of them took, or this time."""
 ASK_AGAIN_MS = 300_000
 """Each list is asked for at least so often: what any fault left different is found."""
 STEP_SERVICES = 50
@@ -101,7 +101,8 @@ class NacosSession:
             self._heard()
         if self._settings.follows and now_ms >= self._list_ms and not self._asks:
             self._list()
-            self._list_ms = max(self._list_ms, self._now_ms() + LIST_SHARE * (self._now_ms() - now_ms))
+            after_ms = min(LIST_SHARE * (self._now_ms() - now_ms), LIST_MAX_MS)
+            self._list_ms = max(self._list_ms, self._now_ms() + after_ms)
         if now_ms >= self._again_ms:
             self._again_ms = now_ms + ASK_AGAIN_MS
             self._asks.update(dict.fromkeys(self._watched))
