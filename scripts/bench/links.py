@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import json
 import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -39,10 +38,10 @@ class Relay:
         """Its own addresses, in the order of the targets."""
         self._targets, self._delay_s = targets, delay_s
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._pool = ThreadPoolExecutor(1)
 
     def __enter__(self) -> "Relay":
-        self._thread.start()
+        self._pool.submit(self._loop.run_forever)
         for target in self._targets:
             begun = asyncio.start_server(partial(self._serve, target), "127.0.0.1", 0)
             [listening] = asyncio.run_coroutine_threadsafe(begun, self._loop).result().sockets
@@ -52,7 +51,7 @@ class Relay:
     def __exit__(self, *_: object) -> None:
         asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
+        self._pool.shutdown()
 
     @staticmethod
     async def _end() -> None:
