@@ -1,4 +1,4 @@
-"""The class-data archive: where it is, and when Java may use it. Java itself makes one in tests/spark."""
+"""The class-data archive: where it is, and when Java may use it."""
 
 from pathlib import Path
 
