@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from app.tools.audit.check.archive import archive_options
 from app.tools.audit.check.java import NoJava, prepare
 
 if TYPE_CHECKING:
@@ -88,10 +89,11 @@ def open_session(
     if not _MEMORY.fullmatch(memory):
         raise NoSpark(f"driver memory {memory!r} is not a size such as 512m or 4g")
     try:
-        home = prepare(os.environ).home
+        chosen = prepare(os.environ)
     except NoJava as error:
         raise NoSpark(str(error)) from None
-    os.environ.update(spark_environ(os.environ, home, is_local=master.startswith("local")))
+    archive = archive_options(os.environ, chosen)
+    os.environ.update(spark_environ(os.environ, chosen.home, is_local=master.startswith("local")))
     warehouse = tempfile.mkdtemp(prefix="rollcall-spark-")
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     settings = {
@@ -99,7 +101,7 @@ def open_session(
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.warehouse.dir": warehouse,
         "spark.driver.memory": memory,
-        "spark.driver.extraJavaOptions": f"{_COMPILED} {_QUICK}" if _is_few(rows) else _COMPILED,
+        "spark.driver.extraJavaOptions": " ".join([_COMPILED, *([_QUICK] if _is_few(rows) else []), *archive]),
         "spark.executor.extraJavaOptions": _COMPILED,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
