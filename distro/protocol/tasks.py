@@ -280,9 +280,7 @@ class PeerQueue:
     def waits(self, key: DistroKey) -> str:
         """Return what is still to be done with a key, in words. Look-ups alone, which any thread may make."""
         found = [
-            "nothing is sent while the peer is not UP; it is compared when UP again"
-            if not self.reachable
-            else "",
+            "nothing is sent while the peer is not UP; it is compared when UP again" if not self.reachable else "",
             "being sent" if key in self.in_flight else "",
             ("to be sent again" if self.back_off.is_failing else "to be sent") if key in self.tasks else "",
             "to be fetched" if key in self.fetch else "",
