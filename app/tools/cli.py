@@ -204,7 +204,7 @@ def _cluster(
     base = read_settings({**overrides, keys.STANDALONE.name: "true"})
     if base.cluster_conf.exists():
         raise SettingError(
-            f"--members makes a member list of its own, and {base.cluster_conf} is another: "
+            f"--members makes the member list, and {base.cluster_conf} has a different one: "
             "remove the file, or give --conf another folder"
         )
     ports = [base.port + PORT_STEP * index for index in range(count)]

@@ -75,7 +75,7 @@ def test_a_file_that_is_not_json(tmp_path: Path, check: Checking) -> None:
     assert "1 CORRUPT" in text
     corrupt = next(one for one in findings(tmp_path) if one["finding_class"] == "CORRUPT")
     assert corrupt["member"] == THREE
-    assert "30 lines are no rows, such as one: <html>" in corrupt["detail"]
+    assert "30 lines are not rows, such as one: <html>" in corrupt["detail"]
 
 
 def test_a_field_that_is_unknown_is_told_and_not_compared(tmp_path: Path, check: Checking) -> None:

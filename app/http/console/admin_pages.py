@@ -21,7 +21,7 @@ PURPOSES = {
     "defaultPushCacheMillis": N_("How often clients with pushes ask for a list again (ms)."),
     "checkTimes": N_("Active checks in a row that must agree before the health changes."),
     "distroThreshold": N_("A switch of Nacos that Rollcall ignores."),
-    "overriddenServerStatus": N_("A status for all members in place of their own; null removes it."),
+    "overriddenServerStatus": N_("A status that all members report instead of the real one; null removes it."),
     "limitedUrlMap": N_("Paths that get only a status as their answer, as JSON."),
     "httpHealthParams": N_("How often HTTP checks run: least and most (ms), and the factor between."),
     "tcpHealthParams": N_("How often TCP checks run: least and most (ms), and the factor between."),

@@ -37,7 +37,7 @@ def add_to(commands: Any) -> None:
         "admin",
         help="create the first administrator of a member, or set an administrator's password",
         description="While the member runs, make the first administrator of its cluster, with the secret in its data "
-        "folder, which is there while there is no administrator. While it does not run, write an administrator into "
+        "folder, which exists while there is no administrator. While it does not run, write an administrator into "
         "its data folder, or a new password for one: the other members get it when it starts. Without options, the "
         "member of this user that runs here is used. The password comes from --password-file, from the environment's "
         f"{PASSWORD_VARIABLE}, or from the terminal.",

@@ -63,7 +63,7 @@ def _findings(options: argparse.Namespace) -> Iterator[CheckFinding]:
         access = access_of(options, "https" if options.tls else "http", settings.context_path)
     except SettingError:
         # Its text may quote a secret value.
-        yield failure("settings", "a node would not start with them", "see what `rollcall config` says")
+        yield failure("settings", "a node would not start with them", "run `rollcall config`")
         return
     for text in settings.warnings:
         yield warning("settings", text, "see docs/settings.md")

@@ -140,7 +140,7 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
     for address in answer["notAnswered"]:
         yield from _wrapped(gettext("%(address)s did not answer", address=address), "? ")
     for address in answer["otherKinds"]:
-        text = N_("%(address)s is a member of another kind, and cannot be asked")
+        text = N_("%(address)s is not a Rollcall member, and cannot be asked")
         yield from _wrapped(gettext(text, address=address), "? ")
     yield ""
     for address, facts in sorted(answer["members"].items()):

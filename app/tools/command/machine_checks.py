@@ -102,9 +102,9 @@ def _place(folder: Path) -> Iterator[CheckFinding]:
     free, files = shutil.disk_usage(there).free, os.statvfs(there)
     text = f"{free >> 20} MiB free at {there}"
     if free < SPACE_LEAST_BYTES:
-        yield failure("disk", text, "make room: durable records cannot be written on a full disk")
+        yield failure("disk", text, "free some space: durable records cannot be written to a full disk")
     elif free < SPACE_LOW_BYTES:
-        yield warning("disk", text, "make room before it is full: durable records are refused then")
+        yield warning("disk", text, "free some space before it is full: durable records are refused then")
     else:
         yield ok("disk", text)
     if files.f_files and files.f_favail < FILES_LEAST:

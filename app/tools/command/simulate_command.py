@@ -21,7 +21,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         help="run a cluster in virtual time, with faults, and show who did what and why",
         description="Run a whole cluster inside this process, in virtual time: members with the real protocol, "
         "registry and records, a network and disks that fail, and clients. What happens follows from the seed alone, "
-        "so each run can be repeated. Every event is printed as one line: when, what, who, and by which rule of "
+        "so each run can be repeated. Every event is printed as one line: when, what, who, and the rule of "
         "docs/replication.md. Then the faults end, and all members must agree. Exit code 0: all invariants held; "
         "1: one was broken; 2: wrong options. docs/simulation.md tells how to read a transcript. No file is "
         "written, and no port opened.",

@@ -26,7 +26,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]", ma
         help="run three members with clients on this machine, and try faults",
         description="Run three members with 21 instances over HTTP and 5 over gRPC on this machine, open the console, "
         "and cause the faults that you name. All data is in a temporary folder and is removed at the end.",
-        epilog="Without --fault, the command says what each fault does, and asks for one.",
+        epilog="Without --fault, the command explains the faults, and asks for one.",
     )
     parser.add_argument("--port", type=int, default=8848, help="port of the first member; the others follow (8848)")
     parser.add_argument(

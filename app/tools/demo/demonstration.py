@@ -105,7 +105,7 @@ class Demonstration:
         self._begun_s = time.monotonic()
         came = self._ways[fault]()
         failed = self._clients.calls.failed - before
-        self._tell(gettext("calls of the clients that failed meanwhile: %(count)d", count=failed))
+        self._tell(gettext("failed calls of the clients: %(count)d", count=failed))
         return came
 
     def _kill(self) -> bool:

@@ -75,7 +75,7 @@ class ClockAhead:
         for catch_up in list(self._followers):
             # A node that ends meanwhile has nothing to catch up with.
             if not catch_up(CATCH_UP_S) and catch_up in self._followers:
-                raise UseError(f"a node did not do within {CATCH_UP_S:.0f} s what was due; its log may say why")
+                raise UseError(f"a node did not catch up within {CATCH_UP_S:.0f} s; its log may say why")
 
     def follow(self, catch_up: CatchUp, pause_ms: int) -> None:
         """Have a node do its due work in each step from now on; ``pause_ms``: the step that it takes for a pause."""

@@ -149,7 +149,7 @@ class EmbeddedCluster:
             return self.members[named]
         if isinstance(named, EmbeddedNode) and named in self.members:
             return named
-        raise UseError(f"{named!r} is no member: name one by its number, 0 to {len(self.members) - 1}, or itself")
+        raise UseError(f"{named!r} is not a member: name one by its number, 0 to {len(self.members) - 1}, or itself")
 
     # --- waiting ---------------------------------------------------------------------------------
 

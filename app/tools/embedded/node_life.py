@@ -50,7 +50,7 @@ class ChangeSignal:
                 return found
             left_s = end_s - time.monotonic()
             if left_s <= 0:
-                raise WaitOver(f"waited {timeout_s:g} s in vain for {expected}; there is: {shown()}")
+                raise WaitOver(f"waited {timeout_s:g} s for {expected}, without success; found: {shown()}")
             with self._condition:
                 if self._count == seen:
                     self._condition.wait(min(left_s, LOOK_S))

@@ -50,7 +50,7 @@ def texts_of(settings: Mapping[str, VALUE] | None) -> dict[str, str]:
         if name not in known and not is_link_key(name):
             near = difflib.get_close_matches(str(name), known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise UseError(f"{name!r} is no setting of a node{hint}")
+            raise UseError(f"{name!r} is not a setting of a node{hint}")
         texts[name] = str(value).lower() if isinstance(value, bool) else str(value)
     return texts
 

@@ -50,7 +50,7 @@ def test_it_does_not_go_back(seconds: float) -> None:
 def test_a_node_that_does_not_follow_is_told() -> None:
     clock = ClockAhead()
     clock.follow(lambda _timeout_s: False, 2_000)
-    with pytest.raises(UseError, match="did not do within"):
+    with pytest.raises(UseError, match="did not catch up within"):
         clock.advance(1)
 
 

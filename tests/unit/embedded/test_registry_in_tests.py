@@ -127,7 +127,7 @@ def test_a_wait_that_is_over_says_what_there_was() -> None:
     with Registry() as registry:
         registry.register("orders", "10.0.0.1", 80)
         with pytest.raises(
-            WaitOver, match=r"waited 0 s in vain for 2 instances of orders at 127.0.0.1:\d+.*10\.0\.0\.1"
+            WaitOver, match=r"waited 0 s for 2 instances of orders at 127.0.0.1:\d+, without success.*10\.0\.0\.1"
         ):
             registry.wait_for_instances("orders", 2, timeout_s=0)
 

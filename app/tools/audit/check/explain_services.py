@@ -228,6 +228,6 @@ def explain_bad_rows(rows: DataFrame, evidence: Evidence) -> DataFrame:
             "finding_class": f"'{FindingClass.CORRUPT}'",
             "lasting": "true",
             "member": "get(names, number)",
-            "detail": "concat(path, ': ', lines, ' lines are no rows, such as one', coalesce(': ' || sample, ''))",
+            "detail": "concat(path, ': ', lines, ' lines are not rows, such as one', coalesce(': ' || sample, ''))",
         },
     )

@@ -248,7 +248,7 @@ def _judged(expected: DataFrame, brought: DataFrame) -> DataFrame:
         F.col("round_2.said").alias("found"),
         "expected",
         F.coalesce("round_2.silent_ms", "round_2.beat_age_ms").alias("age_ms"),
-    ).where("what IS NOT NULL")
+    ).where(F.col("what").isNotNull())
 
 
 def _counted(judged: DataFrame) -> list[Any]:

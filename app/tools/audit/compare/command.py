@@ -36,7 +36,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         metavar="A",
         nargs="?",
         help="a member: host:port as in the dump, or the address or URL of a running one; without A and B, the "
-        "configured server beside each other member of its cluster",
+        "configured server and each other member of its cluster",
     )
     parser.add_argument("b", metavar="B", nargs="?", help="the other member")
     parser.add_argument("--service", metavar="NAME", help="only this service: group@@name, or a name in DEFAULT_GROUP")
@@ -50,14 +50,15 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--link",
         metavar="NAME",
-        help="compare what this link of A brought with what B, a member of the other cluster, has registered",
+        help="compare the instances that this link brought to A with those registered at B, a member of the other "
+        "cluster",
     )
     parser.add_argument(
         "--gap",
         metavar="TIME",
         type=duration_s,
         default=GAP_S,
-        help="if running members differ, ask again after this time to see what lasts; 0: do not (15s)",
+        help="if running members differ, ask again after this time to show lasting differences; 0: do not (15s)",
     )
     add_access_options(parser)
     parser.set_defaults(run=run)

@@ -55,9 +55,9 @@ def scope_of(a: Facts, b: Facts, *, is_filtered: bool) -> ComparedParts:
     elif not is_filtered and a.kind:
         for kind, name in ((RowKind.RECORD, FindingClass.RECORD), (RowKind.CLIENT, FindingClass.CLIENT)):
             if (kind in a.tells) != (kind in b.tells):
-                left_out.append(f"{name}: one of the members gives none")
+                left_out.append(f"{name}: one of the members does not report it")
     if {a.kind, b.kind} - {"", "rollcall"}:
-        left_out.append("BEHIND: members other than Rollcall give no versions")
+        left_out.append("BEHIND: only Rollcall members report versions")
     is_alike = a.kind == b.kind
     return ComparedParts(
         is_alike,

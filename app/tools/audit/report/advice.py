@@ -72,7 +72,7 @@ _OF_CLASSES = {
     ),
     FindingClass.RECORD: (
         "A switch, a namespace or a user differs. Members repair records within seconds; if the same one differs "
-        "tomorrow, write it again at any member, such as by setting the switch anew, so that it gets a new version. "
+        "tomorrow, write it again at any member, such as by setting the switch again, so that it gets a new version. "
         "These records:"
     ),
     FindingClass.CLIENT: (

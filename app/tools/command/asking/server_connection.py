@@ -222,4 +222,4 @@ def _why(error: Exception, timeout_s: float) -> str:
             return (error.strerror or str(error) or type(error).__name__).lower()
         case http.client.HTTPException():
             return str(error) or type(error).__name__
-    return "its address is no host name"
+    return "its address is not a valid host name"

@@ -58,7 +58,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 def _all(options: argparse.Namespace, client: RegistryClient) -> int:
     told = _of_cluster(options, client)
     if not told and not is_data(options):
-        say(options, gettext("no clients: nobody publishes anything, nor is connected"))
+        say(options, gettext("no clients publish an instance or are connected"))
         return ExitCode.DONE
     print_list(
         options,

@@ -10,7 +10,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     """Add the command to those of ``rollcall``."""
     parser = subparsers.add_parser(
         "completion",
-        help="print the code by which a shell completes the command",
+        help="print the code that lets a shell complete the command",
         description="Print the code that makes a shell complete commands and options. For bash and zsh, in their "
         'start-up files: eval "$(rollcall completion bash)". For fish: rollcall completion fish | source',
     )

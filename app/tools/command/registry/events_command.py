@@ -60,7 +60,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser.add_argument(
         "--limit", metavar="N", type=count_argument, default=ROWS_MAX, help=f"the latest N events ({ROWS_MAX})"
     )
-    parser.add_argument("--follow", action="store_true", help="go on with new events until Ctrl-C")
+    parser.add_argument("--follow", action="store_true", help="then print new events until Ctrl-C")
     add_all_namespaces(parser)
     finish(parser, _run, LISTS)
 
@@ -135,7 +135,7 @@ def _at_ms(one: Row) -> int:
 def _tell_gaps(options: argparse.Namespace, answer: Row) -> int:
     """Say what may be missing, and return the exit code."""
     for one in answer.get("otherKinds") or ():
-        say(options, gettext("%(value)s is a member of another kind, and cannot be asked", value=one))
+        say(options, gettext("%(value)s is not a Rollcall member, and cannot be asked", value=one))
     silent = answer.get("notAnswered") or ()
     for one in silent:
         say(options, gettext("%(value)s did not answer: its events are missing", value=one))

@@ -32,8 +32,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     parser = subparsers.add_parser(
         "links",
         help="list the links to other clusters",
-        description="List the links to other clusters, each as each member has it: whether the other cluster is heard, "
-        "and what came. Exit code 1 if one is silent.",
+        description="List the links to other clusters, each as each member has it: whether the other cluster answers, "
+        "and the services and instances that came. Exit code 1 if one is silent.",
     )
     finish(parser, _run, LISTS)
 

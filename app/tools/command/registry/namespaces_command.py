@@ -28,7 +28,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     which.add_argument("--create", metavar="ID", help="create a namespace with this id")
     which.add_argument("--remove", metavar="ID", help="remove the namespace with this id, if it has no services")
     parser.add_argument("--name", metavar="TEXT", help="with --create: the name that lists show (the id)")
-    parser.add_argument("--description", metavar="TEXT", default="", help="with --create: what it is for")
+    parser.add_argument("--description", metavar="TEXT", default="", help="with --create: its purpose")
     finish(parser, _run, LISTS)
 
 

@@ -33,7 +33,7 @@ Change = Callable[[argparse.Namespace, RegistryClient], Done]
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """Add the commands to those of ``rollcall``."""
     kept = "The change outlives a new registration of the instance; it ends a minute after the instance is gone."
-    stop = "It stops if the healthy instances that remain are none, or not more than the protect threshold."
+    stop = "It stops if no healthy instance would remain, or their share would not exceed the protect threshold."
     one = _add(subparsers, "disable", "take an instance out of service", f"{stop} {kept}", _disable)
     add_force(one)
     _add(subparsers, "enable", "put an instance back into service", kept, _enable)

@@ -78,7 +78,9 @@ def _register(options: argparse.Namespace, client: RegistryClient) -> int:
     if is_ephemeral:
         say(
             options,
-            gettext("without beats it is unhealthy in 15 s and gone in 30 s; --keep beats, --persistent needs none"),
+            gettext(
+                "without beats it is unhealthy in 15 s and gone in 30 s; --keep sends beats, --persistent works without"
+            ),
         )
     return ExitCode.DONE
 

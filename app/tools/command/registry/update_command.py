@@ -27,9 +27,9 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "update",
         help="change an instance: its weight, its metadata, in or out of service",
         description="Change an instance, however it is registered: over HTTP, by a gRPC client, or persistent. The "
-        "change is kept beside what the client registers: it outlives a registration or connection anew, and ends a "
-        "minute after the instance is gone. If clients would lose the instance, it stops where the healthy ones that "
-        "remain are none, or not more than the protect threshold.",
+        "change is kept separately from the registration: it stays when the client registers or connects again, and "
+        "ends a minute after the instance is gone. If clients would lose the instance, the command stops if no healthy "
+        "instance would remain, or their share would not exceed the protect threshold.",
     )
     add_instance_arguments(parser)
     parser.add_argument("--weight", metavar="N", type=float, help="its share of the calls, from 0 to 10000")

@@ -69,7 +69,7 @@ CASES = (
     RuleCase("merge", "take-over, owner merges", rules.sides_go_apart, SimMember, without.NoMerge),
     RuleCase(
         "copies-prove-no-life",
-        "a copy is no sign of life",
+        "a copy does not prove life",
         rules.copy_waits_in_a_paused_member,
         without_10_to_17.LateCallsCount,
         without_10_to_17.LateCopiesProveLife,
@@ -97,7 +97,7 @@ CASES = (
     ),
     RuleCase(
         "claims-beside",
-        "R11, claims beside the engine",
+        "R11, claims outside the engine",
         rules_10_to_17.owner_of_many_dies,
         SimMember,
         without_10_to_17.ClaimsInTheTick,
@@ -241,7 +241,7 @@ CASES = (
     ),
     RuleCase(
         "asked-for",
-        "L7, only what was asked for",
+        "L7, only the chosen services",
         rules_of_links.other_cluster_lies,
         rules_of_links.Lies,
         rules_of_links.TakesAll,

@@ -153,7 +153,7 @@ class InvariantChecker:
         self.checked[Invariant.CALLS] += 1
         if (told_ms := self._refused_ms.get(write.sequence)) is not None:
             raise self.broken(
-                f"{member.address} executes {write}, which its client was told at {told_ms} ms to have failed",
+                f"{member.address} executes {write}, although its client got an error at {told_ms} ms",
                 Invariant.CALLS,
                 write.key,
             )

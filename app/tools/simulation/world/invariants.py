@@ -25,7 +25,7 @@ class Invariant(enum.Enum):
     WORDS = "durable writes", "all members hold a client's last write to a durable record, on their disks, too (R14)"
     CALLS = (
         "no late calls",
-        "no member executes a call after its client was told that it failed, or after a later one (R13)",
+        "no member executes a call after its client got an error for it, or after a later call (R13)",
     )
     LINKED = (
         "links agree",

@@ -115,7 +115,7 @@ class LinkChecker:
         """No echo: the own client's instance is shown as a local one, or not at all."""
         self.checked[Invariant.ECHO] += 1
         if one is not None and LINK in (one.metadata or {}) and not self._is_elsewhere(client, one):
-            text = f"{member.address} shows {client.address} of its own cluster as brought by {one.metadata}"
+            text = f"{member.address} shows {client.address} of this cluster as brought by {one.metadata}"
             raise self.broken(text, Invariant.ECHO, client.datum_key)
 
     def _check_apart(self, member: SimMember, client: SimClient, one: Instance | None, number: int) -> None:
