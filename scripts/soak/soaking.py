@@ -16,7 +16,7 @@ from scripts.support.member_processes import MemberProcess, start_all
 from scripts.support.secured_members import setup_secret_of
 
 SAMPLE_S = 10.0
-STOOD_STILL = b"this process stood still"
+STOOD_STILL = b"this process was paused"
 REST_S = 20.0
 """Seconds between two members of the rolling restart, and from a kill to the start."""
 

@@ -111,4 +111,4 @@ def test_a_cluster_that_stood_still_as_a_whole_comes_back_by_itself(make_cluster
         raw.socket.close()
     eventually(lambda: cluster.all_list(service, {f"{ADDED}:{PORT}"}))
     for member in cluster:
-        assert "stood still" in member.log_text()
+        assert "this process was paused" in member.log_text()

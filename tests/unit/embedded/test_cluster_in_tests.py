@@ -127,7 +127,7 @@ def test_a_grpc_client_is_seen_at_all_members_and_a_cut_hides_its_news(three: Cl
 def test_misuse_is_told(three: Cluster) -> None:
     with pytest.raises(UseError, match="from 2 to 9 members"):
         Cluster(1)
-    with pytest.raises(UseError, match="no setting of a node"):
+    with pytest.raises(UseError, match="not a setting of a node"):
         Cluster(3, settings={"no.such": 1})
     with pytest.raises(UseError, match="in two groups"):
         three.partition([0, 1], [1])
