@@ -40,6 +40,8 @@ THREAD_OWNERS = {
     "app/metrics/line_file.py",
     "app/tools/embedded/loop_thread.py",
     "app/tools/command/asking/server_events.py",
+    "app/tools/demo/demo_clients.py",
+    "app/tools/demo/demonstration.py",
 }
 NO_BEGINNINGS = {"What", "Of", "That", "Those", "Who", "Whether"}
 """A docstring begins with a verb or a noun, so with none of these."""

@@ -45,7 +45,7 @@ class Connect:
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class CompareSlice:
     """Ask for a comparison. Its answer is a JSON object."""
 
     query: dict[str, object]
@@ -69,7 +69,7 @@ class Disconnect:
     """Close the connection, if there is one."""
 
 
-Step = Rest | Connect | Compare | OpenStream | ReadStream | Disconnect
+Step = Rest | Connect | CompareSlice | OpenStream | ReadStream | Disconnect
 Lines = tuple[list[dict[str, Any]], int] | None
 
 
@@ -202,7 +202,7 @@ class LinkSteps:
         follower, answers = self.follower, list[dict[str, Any]]()
         query, body = follower.query() | {"slice": number, "slices": slices}, follower.body(number, slices)
         for _ in range(MORE_MAX):
-            answer: dict[str, Any] = yield Compare(query, body)
+            answer: dict[str, Any] = yield CompareSlice(query, body)
             follower.greeted(answer, self._now_ms())
             follower.counted(answer)
             if follower.slices() > slices:

@@ -9,7 +9,7 @@ from app.links.follower import LinkFollower
 from app.links.link_calls import LinkCalls, LinkError
 from app.links.link_steps import (
     SILENT_MS,
-    Compare,
+    CompareSlice,
     Connect,
     Disconnect,
     LinkSteps,
@@ -20,7 +20,7 @@ from app.links.link_steps import (
 )
 
 
-class Calls(Protocol):
+class ServerCalls(Protocol):
     """The calls to one server."""
 
     server: str
@@ -44,7 +44,7 @@ class LinkThread:
         self.steps = steps(follower, part, now_ms, random.random)
         self._stopped = threading.Event()
         self._withdraws = False
-        self._calls: Calls | None = None
+        self._calls: ServerCalls | None = None
         self._begun_ms = 0
         self._opened: LinkCalls | None = None
         self._lines: Iterator[tuple[list[dict[str, Any]], int]] = iter(())
@@ -121,7 +121,7 @@ class LinkThread:
                 self._calls = self._opened = calls = LinkCalls(self.follower.settings, server, self._token)
                 calls.log_in()
                 self._token = calls.token
-            case Compare(query, body):
+            case CompareSlice(query, body):
                 return self._connected().compare(query, body)
             case OpenStream(query):
                 self._lines = self._connected().lines(query)

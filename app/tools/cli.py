@@ -66,6 +66,36 @@ READY_PATH = "/v1/console/health/readiness"
 MALLOC = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": "4194304", "MALLOC_TRIM_THRESHOLD_": "16777216"}
 """Variables that make glibc give memory back: by default each thread keeps its own, and large freed blocks stay."""
 
+COMMANDS = (
+    services_command,
+    instances_command,
+    find_command,
+    members_command,
+    links_command,
+    clients_command,
+    namespaces_command,
+    switches_command,
+    watch_command,
+    events_command,
+    register_command,
+    operate_command,
+    update_command,
+    drain_command,
+    user_command,
+    dump_command,
+    compare_command,
+    heal_command,
+    check_command,
+    findings_command,
+    agreement_command,
+    explain_command,
+    config_command,
+    doctor_command,
+    simulate_command,
+    admin_command,
+    files_command,
+    completion_command,
+)
 _FOLDER = Path(__file__).resolve().parents[2]
 
 
@@ -145,36 +175,10 @@ def make_parser() -> argparse.ArgumentParser:
         help="run only this one of the nodes of --members, as after its end; the others go on",
     )
     serve.set_defaults(run=_run_serve)
-    # Each of them imports packages beyond the standard library only when it runs.
     demo_command.add_to(commands, _demo_nodes)
-    services_command.add_to(commands)
-    instances_command.add_to(commands)
-    find_command.add_to(commands)
-    members_command.add_to(commands)
-    links_command.add_to(commands)
-    clients_command.add_to(commands)
-    namespaces_command.add_to(commands)
-    switches_command.add_to(commands)
-    watch_command.add_to(commands)
-    events_command.add_to(commands)
-    register_command.add_to(commands)
-    operate_command.add_to(commands)
-    update_command.add_to(commands)
-    drain_command.add_to(commands)
-    user_command.add_to(commands)
-    dump_command.add_to(commands)
-    compare_command.add_to(commands)
-    heal_command.add_to(commands)
-    check_command.add_to(commands)
-    findings_command.add_to(commands)
-    agreement_command.add_to(commands)
-    explain_command.add_to(commands)
-    config_command.add_to(commands)
-    doctor_command.add_to(commands)
-    simulate_command.add_to(commands)
-    admin_command.add_to(commands)
-    files_command.add_to(commands)
-    completion_command.add_to(commands)
+    # Each of them imports packages beyond the standard library only when it runs.
+    for command in COMMANDS:
+        command.add_to(commands)
     return parser
 
 

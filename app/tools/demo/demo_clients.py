@@ -31,7 +31,7 @@ ZONES = ("hangzhou", "berlin", "oregon")
 Failure = OSError | http.client.HTTPException | ValueError
 
 
-class Caller:
+class MemberCaller:
     """Calls members over HTTP, as SDKs do: when one does not answer, the next is asked."""
 
     def __init__(self, addresses: Sequence[str]) -> None:
@@ -82,10 +82,10 @@ class HttpInstance:
         self.is_silent = False
         self.due_s = 0.0
 
-    def register(self, caller: Caller) -> None:
+    def register(self, caller: MemberCaller) -> None:
         caller.call("POST", INSTANCE, self._values)
 
-    def beat(self, caller: Caller) -> None:
+    def beat(self, caller: MemberCaller) -> None:
         """Send a light beat; register again if no member knows the instance, as SDKs do."""
         answer = caller.call("PUT", BEAT, {name: one for name, one in self._values.items() if name != "metadata"})
         if isinstance(answer, dict) and answer.get("code") == 20404:
@@ -163,7 +163,7 @@ def _named(service: str) -> dict[str, object]:
     return {"namespace": "public", "serviceName": service, "groupName": GROUP, "module": "naming"}
 
 
-class Calls:
+class CallCounts:
     """The figures of the calls that ask for lists."""
 
     def __init__(self) -> None:
@@ -175,13 +175,13 @@ class DemoClients:
 
     def __init__(self, members: Sequence[DemoMember]) -> None:
         self._members = members
-        self._caller = Caller([one.address for one in members])
+        self._caller = MemberCaller([one.address for one in members])
         numbers = count(1)
         self.http = [HttpInstance(service, *_place(next(numbers))) for service in _each(OVER_HTTP)]
         self.grpc = [
             GrpcClient(service, *_place(number := next(numbers)), members, number) for service in _each(OVER_GRPC)
         ]
-        self.calls = Calls()
+        self.calls = CallCounts()
         self._over = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -215,7 +215,7 @@ class DemoClients:
             client.cut()
 
     def _beat(self) -> None:
-        caller = Caller([one.address for one in self._members])
+        caller = MemberCaller([one.address for one in self._members])
         while not self._over.wait(POLL_S):
             for one in self.http:
                 if not one.is_silent and time.monotonic() >= one.due_s:
@@ -228,7 +228,7 @@ class DemoClients:
                 client.look_after(time.monotonic())
 
     def _ask(self) -> None:
-        caller = Caller([one.address for one in self._members])
+        caller = MemberCaller([one.address for one in self._members])
         while not self._over.wait(CALL_S):
             self.calls.done += 1
             listed = _tried(lambda: caller.call("GET", INSTANCES, {"serviceName": random.choice(self.services)}))

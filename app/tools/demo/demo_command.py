@@ -12,7 +12,7 @@ from app.config.settings_keys import SettingError
 from app.languages.command_texts import gettext
 from app.tools.command.asking.exits import ExitCode
 from app.tools.command.local_cluster import LocalNode
-from app.tools.demo.faults import FAULTS
+from app.tools.demo.demo_faults import FAULTS
 
 MEMBERS = 3
 MakeNodes = Callable[[Mapping[str, str], int], Sequence[tuple[str, LocalNode]]]

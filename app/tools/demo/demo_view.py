@@ -13,7 +13,7 @@ from app.tools.demo.demo_members import DemoMember
 NODES = "/v1/core/cluster/nodes"
 UP = "UP"
 Lists = Mapping[str, bool]
-"""Whether each instance is healthy, by service and address."""
+"""The health of each instance, by service and address."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from threading import Thread
 
 from app.languages.command_texts import gettext
 from app.tools.demo.demo_clients import CONTEXT_PATH, PORT, DemoClients
+from app.tools.demo.demo_faults import CRASH, FAULTS, KILL, PAUSE, PAUSE_S, SILENCE, START
 from app.tools.demo.demo_members import DemoMember
 from app.tools.demo.demo_view import UP, View, changes, look
-from app.tools.demo.faults import CRASH, FAULTS, KILL, PAUSE, PAUSE_S, SILENCE, START
 
 DOWN = "DOWN"
 LOOK_S = 0.3

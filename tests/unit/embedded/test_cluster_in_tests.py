@@ -133,7 +133,7 @@ def test_misuse_is_told(three: Cluster) -> None:
         three.partition([0, 1], [1])
     with pytest.raises(UseError, match="leave one out"):
         three.partition([0, 1, 2])
-    with pytest.raises(UseError, match="3 is no member"):
+    with pytest.raises(UseError, match="3 is not a member"):
         three.kill(3)
     with pytest.raises(UseError, match="serves once"):
         three.__enter__()

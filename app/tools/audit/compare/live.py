@@ -19,7 +19,7 @@ from app.tools.audit.client.access import Access, access_of, client_config, pars
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
 from app.tools.audit.compare.compare import Difference, Side, compare, lasting
 from app.tools.audit.compare.input import CannotCompare, Reading, side_of_spool, spool_writer
-from app.tools.audit.compare.linked import as_instance, linked_sides
+from app.tools.audit.compare.linked_live import as_instance, linked_sides
 from app.tools.audit.compare.services import Facts, scope_of
 from app.tools.audit.dump.collect import listed_members
 from app.tools.audit.dump.sources import Emit, take

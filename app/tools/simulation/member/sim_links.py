@@ -18,7 +18,7 @@ from app.links.follower import LinkFollower
 from app.links.link_calls import CHANGES_PATH, COMPARE_PATH, LinkError
 from app.links.link_steps import (
     SILENT_MS,
-    Compare,
+    CompareSlice,
     Connect,
     Disconnect,
     LinkSteps,
@@ -178,7 +178,7 @@ class SimLink:
             case Connect(server):
                 self.server = server
                 self._ask(turn, lambda _process, reply: reply(Outcome.DELIVERED, None), lambda _answer: None)
-            case Compare(query, body):
+            case CompareSlice(query, body):
                 call = self._call("POST", COMPARE_PATH, query, orjson.dumps(body))
                 self._ask(turn, lambda process, reply: process.http.serve(call, reply), self._read_answer)
             case OpenStream(query):

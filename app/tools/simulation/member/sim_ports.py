@@ -238,7 +238,7 @@ class StreamConnections(Protocol):
     def forget(self, connection: Any) -> None: ...
 
 
-class Frontend(Protocol):
+class MemberHttp(Protocol):
     """The frontend of a member, as the parts of its world see it."""
 
     @property
@@ -252,7 +252,7 @@ class FrontendMember(PartMember, Protocol):
     owns_durable: bool | None
 
     @property
-    def http(self) -> Frontend: ...
+    def http(self) -> MemberHttp: ...
 
     def revision_of(self, write: Write) -> int | None: ...
 

@@ -13,4 +13,4 @@ FAULTS: Mapping[str, str] = {
     SILENCE: N_("let an instance over HTTP send no more beats: it is unhealthy after 15 s and removed after 30 s"),
     CRASH: N_("end a client over gRPC without a word: its instance is removed at once"),
 }
-"""What each does."""
+"""The effect of each."""
