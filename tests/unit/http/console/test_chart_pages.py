@@ -27,6 +27,7 @@ def test_charts_are_drawn_and_lead_to_their_metrics(browser: Browser, node: Fake
     assert "100 to 279" in day
     assert "219 to 279" in hour
     assert day.count('<svg class="curve"') == 6  # no beats were counted
+    assert (day.count("Nothing was measured in this time"), day.count("No samples yet")) == (1, 0)
     found = re.findall(r'href="/nacos(/console/metric[^"]+)"', day)
     assert "/console/metric?name=rollcall_loop_lag_seconds" in found
     assert "Instances of these services." in browser.get("/console/metric", name="rollcall_instances").text
