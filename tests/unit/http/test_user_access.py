@@ -141,6 +141,7 @@ def test_what_reveals_no_more_than_that_the_node_runs_is_public() -> None:
         "GET /console/assets/<name>",
         "GET /console/login",
         "POST /console/login",
+        "POST /console/language",
         "POST /console/first-admin",
         "POST /console/logout",
         "GET /openapi.json",
