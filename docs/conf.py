@@ -42,7 +42,7 @@ def add_unnamed_pages(_app: Sphinx, name: str, source: list[str]) -> None:
     """Put the pages that index.md does not name where it says so: a new page needs no change there."""
     if name != "index":
         return
-    named = set(re.findall(r"^[\w/-]+$", source[0], re.MULTILINE))
+    named = set(re.findall(r"^(?:[^<|\n]+ <)?([\w/-]+)>?$", source[0], re.MULTILINE))
     unnamed = sorted(page.stem for page in FOLDER.glob("*.md") if page.stem not in named | {"index"})
     source[0] = source[0].replace("% every page that is not named here", "\n".join(unnamed))
 
