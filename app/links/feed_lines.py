@@ -9,7 +9,7 @@ import orjson
 
 from app.config.link_settings import LinkFilter
 from app.links.feed import Feed, Takes
-from app.naming.model.keys import GROUP_SPLITTER
+from app.naming.model.keys import split_name
 from distro.members.mapper import distro_hash
 
 SETTLED_MS = 30_000
@@ -38,10 +38,7 @@ class FollowedPart:
 
     def takes(self, namespace: str, full_name: str) -> bool:
         """Return whether a service is in this part."""
-        if not self.has(full_name):
-            return False
-        group, _, service = full_name.partition(GROUP_SPLITTER)
-        return self.chosen.takes(namespace, group, service)
+        return self.has(full_name) and self.chosen.takes(namespace, *split_name(full_name))
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,16 @@ class LinkSteps:
         self._logged_ms = -LOG_AGAIN_MS
         self.bytes = self.connections = 0
 
+    @property
+    def sent_services(self) -> int:
+        """Return how many services have instances that this member registers at the other side."""
+        return 0
+
+    @property
+    def sent_instances(self) -> int:
+        """Return how many local instances this member registers at the other side."""
+        return 0
+
     def run(self) -> Generator[Step, Any, None]:
         """Yield the steps, without an end. A step that fails gets ``LinkError``."""
         wait_s = 0.0

@@ -37,16 +37,15 @@ class LinkThread:
         follower: LinkFollower,
         part: Callable[[], tuple[int, int] | None],
         now_ms: Callable[[], int],
-        steps: type[LinkSteps] = LinkSteps,
+        steps: Callable[..., LinkSteps] = LinkSteps,
     ) -> None:
-        """``part``: as ``LinkSteps`` has it. ``steps``: those of the kind of the link."""
+        """``part``: as ``LinkSteps`` has it. ``steps``: makes those of the kind of the link."""
         self.follower, self._now_ms = follower, now_ms
         self.steps = steps(follower, part, now_ms, random.random)
         self._stopped = threading.Event()
         self._withdraws = False
         self._calls: ServerCalls | None = None
         self._begun_ms = 0
-        self._opened: LinkCalls | None = None
         self._lines: Iterator[tuple[list[dict[str, Any]], int]] = iter(())
         self._token = ""
         self._thread = threading.Thread(target=self._run, name=f"link-{follower.settings.name}", daemon=True)
@@ -79,16 +78,6 @@ class LinkThread:
         calls = self._calls
         return calls.server if calls is not None else ""
 
-    @property
-    def sent_services(self) -> int:
-        """Return how many services have instances that this member registers at the other side."""
-        return 0
-
-    @property
-    def sent_instances(self) -> int:
-        """Return how many local instances this member registers at the other side."""
-        return 0
-
     # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
@@ -118,7 +107,7 @@ class LinkThread:
                 self._stopped.wait(seconds)
             case Connect(server):
                 self._begun_ms = self._now_ms()
-                self._calls = self._opened = calls = LinkCalls(self.follower.settings, server, self._token)
+                self._calls = calls = LinkCalls(self.follower.settings, server, self._token)
                 calls.log_in()
                 self._token = calls.token
             case CompareSlice(query, body):
@@ -132,10 +121,10 @@ class LinkThread:
         return None
 
     def _connected(self) -> LinkCalls:
-        assert self._opened is not None
-        return self._opened
+        assert isinstance(self._calls, LinkCalls)
+        return self._calls
 
     def _disconnect(self) -> None:
-        calls, self._opened, self._calls = self._opened, None, None
-        if calls is not None:
+        calls, self._calls = self._calls, None
+        if isinstance(calls, LinkCalls):
             calls.close()

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from app.config.link_settings import LinkSettings
 from app.links.link_calls import LinkCalls, LinkError, LinkRefused
+from app.links.nacos_side import on_pages
 from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 
 T = TypeVar("T")
@@ -70,18 +71,15 @@ class NacosCatalog:
             yield from self._named_on_pages(calls, path, query)
 
     def _named_on_pages(self, calls: LinkCalls, path: str, query: Mapping[str, object]) -> Iterator[str]:
-        for page in range(1, PAGES_MAX + 1):
+        def ask(page: int) -> object:
             answer = calls.json("GET", path, {**query, "pageNo": page})
             data = answer.get("data")
-            listed = data.get("pageItems") if isinstance(data, dict) else answer.get("serviceList")
-            if not isinstance(listed, list):
-                raise LinkError(f"{self._server} answers {path} without a list of services")
-            for one in listed:
-                if isinstance(one, dict) and isinstance(name := one.get("name"), str) and name:
-                    group = one.get("groupName") or DEFAULT_GROUP
-                    yield name if GROUP_SPLITTER in name else f"{group}{GROUP_SPLITTER}{name}"
-            if len(listed) < PAGE:
-                return
+            return data.get("pageItems") if isinstance(data, dict) else answer.get("serviceList")
+
+        for one in on_pages(ask, PAGE, PAGES_MAX, f"{self._server} answers {path} without a list of services"):
+            if isinstance(one, dict) and isinstance(name := one.get("name"), str) and name:
+                group = one.get("groupName") or DEFAULT_GROUP
+                yield name if GROUP_SPLITTER in name else f"{group}{GROUP_SPLITTER}{name}"
 
     def _listed(self, paths: tuple[str, ...], ask: Callable[[str], T]) -> T | None:
         """Return the first answer to calls that the server did not refuse before; None if it refuses all."""

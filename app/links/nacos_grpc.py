@@ -9,9 +9,9 @@ from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_catalog import NacosCatalog
 from app.links.nacos_connection import NacosConnection
 from app.links.nacos_inbox import Message
-from app.links.nacos_side import Pushed, Registration
-from app.links.nacos_values import ServiceName, split_name
-from app.naming.model.keys import GROUP_SPLITTER
+from app.links.nacos_side import Pushed, Registration, on_pages
+from app.links.nacos_values import ServiceName, WatchedNames
+from app.naming.model.keys import GROUP_SPLITTER, split_name
 
 PUSH, CHANGE, NAMES = "NotifySubscriberRequest", "NamingFuzzyWatchChangeNotifyRequest", "NamingFuzzyWatchSyncRequest"
 SUBSCRIBE = "SubscribeServiceRequest"
@@ -44,8 +44,7 @@ class GrpcNacos:
         self.server, self.id = server, ""
         self._catalog = NacosCatalog(settings, server)
         self._connection = NacosConnection(settings, server)
-        self._spaces: dict[str, set[str]] = {}
-        """The namespaces in which a service of this full name is watched: a list that comes does not name its own."""
+        self._spaces = WatchedNames()
         self._fuzzy: dict[str, FuzzyNames] | None = {}
         """The namespaces that are watched for services; None where the server has no fuzzy watches."""
         self._has_news = False
@@ -119,17 +118,14 @@ class GrpcNacos:
         return watched
 
     def _names_of(self, namespace: str, group: str) -> set[str]:
-        found = set[str]()
-        for page in range(1, PAGES_MAX + 1):
-            fields = {"namespace": namespace, "groupName": group, "serviceName": "", "module": "naming"}
-            fields |= {"pageNo": page, "pageSize": PAGE}  # type: ignore[dict-item] # numbers beside texts
-            names = self._connection.call("ServiceListRequest", fields).get("serviceNames") or []
-            if not isinstance(names, list):
-                raise LinkError(f"{self.server} lists services of group {group!r} otherwise than as a list")
-            found |= {f"{group}{GROUP_SPLITTER}{one}" for one in names if isinstance(one, str)}
-            if len(names) < PAGE:
-                break
-        return found
+        fields = {"namespace": namespace, "groupName": group, "serviceName": "", "module": "naming", "pageSize": PAGE}
+
+        def ask(page: int) -> object:
+            return self._connection.call("ServiceListRequest", fields | {"pageNo": page}).get("serviceNames") or []
+
+        problem = f"{self.server} lists services of group {group!r} otherwise than as a list"
+        names = on_pages(ask, PAGE, PAGES_MAX, problem)
+        return {f"{group}{GROUP_SPLITTER}{one}" for one in names if isinstance(one, str)}
 
     def _fuzzy_message(self, message: Message) -> None:
         self._has_news = True
@@ -157,15 +153,12 @@ class GrpcNacos:
 
     def watch(self, names: Sequence[ServiceName]) -> list[dict[str, Any] | LinkRefused]:
         for name in names:
-            self._spaces.setdefault(name[1], set()).add(name[0])
+            self._spaces.add(name)
         answers = self._connection.call_all([(SUBSCRIBE, _subscription(name, on=True)) for name in names])
         return [one if isinstance(one, LinkRefused) else _info_of(one) for one in answers]
 
     def leave(self, name: ServiceName) -> None:
-        if spaces := self._spaces.get(name[1]):
-            spaces.discard(name[0])
-            if not spaces:
-                del self._spaces[name[1]]
+        self._spaces.discard(name)
         self._connection.call_all([(SUBSCRIBE, _subscription(name, on=False))])
 
     def take(self, timeout_s: float) -> list[Pushed]:
@@ -184,7 +177,7 @@ class GrpcNacos:
             return []
         name, group = info.get("name"), info.get("groupName")
         full_name = name if isinstance(name, str) and GROUP_SPLITTER in name else f"{group}{GROUP_SPLITTER}{name}"
-        spaces = self._spaces.get(full_name, ())
+        spaces = self._spaces.of(full_name)
         is_clear = len(spaces) == 1
         return [Pushed((one, full_name), info if is_clear else None, message.size) for one in spaces]
 
@@ -194,7 +187,7 @@ class GrpcNacos:
 
 
 def _call_of(change: Registration) -> tuple[str, dict[str, Any]]:
-    fields = _named(change.name)
+    fields = service_fields(change.name)
     if change.rows:
         return "BatchInstanceRequest", fields | {
             "type": "batchRegisterInstance",
@@ -205,7 +198,7 @@ def _call_of(change: Registration) -> tuple[str, dict[str, Any]]:
 
 
 def _subscription(name: ServiceName, *, on: bool) -> dict[str, Any]:
-    return _named(name) | {"subscribe": on, "clusters": ""}
+    return service_fields(name) | {"subscribe": on, "clusters": ""}
 
 
 def _info_of(answer: Mapping[str, Any]) -> dict[str, Any]:
@@ -213,6 +206,7 @@ def _info_of(answer: Mapping[str, Any]) -> dict[str, Any]:
     return info if isinstance(info, dict) else {}
 
 
-def _named(name: ServiceName) -> dict[str, Any]:
+def service_fields(name: ServiceName) -> dict[str, Any]:
+    """Return the fields by which a request of an SDK names a service."""
     group, service = split_name(name[1])
     return {"namespace": name[0], "groupName": group, "serviceName": service, "module": "naming"}

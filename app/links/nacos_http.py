@@ -16,9 +16,9 @@ import orjson
 from app.config.link_settings import LinkSettings
 from app.links.link_calls import LinkCalls, LinkError, LinkRefused
 from app.links.nacos_catalog import NacosCatalog
-from app.links.nacos_side import Pushed, Registration
-from app.links.nacos_values import Address, ServiceName
-from app.naming.model.keys import GROUP_SPLITTER
+from app.links.nacos_side import Pushed, Registration, on_pages
+from app.links.nacos_values import Address, ServiceName, WatchedNames
+from app.naming.model.keys import GROUP_SPLITTER, group_of
 from distro.model.errors import CodecError
 from distro.wire.codec import gunzip_if_gzip
 
@@ -83,7 +83,7 @@ class HttpNacos:
         self._is_pushed = False
         self._polls: OrderedDict[ServiceName, float] = OrderedDict()
         """When each watched service was asked for last, the longest ago first."""
-        self._spaces: dict[str, set[str]] = {}
+        self._spaces = WatchedNames()
         self._rows: dict[ServiceName, dict[Address, Mapping[str, Any]]] = {}
         self._beats: OrderedDict[tuple[ServiceName, Address], float] = OrderedDict()
         """When each registered instance is to beat, the first first."""
@@ -184,20 +184,18 @@ class HttpNacos:
         return False
 
     def _names_of(self, namespace: str, group: str) -> set[str]:
-        found = set[str]()
-        for page in range(1, PAGES_MAX + 1):
+        def ask(page: int) -> object:
             query = {"namespaceId": namespace, "groupName": group, "pageNo": page, "pageSize": PAGE}
-            names = self._one(partial(LinkCalls.json, method="GET", path=NAMES_PATH, query=query)).get("doms")
-            if not isinstance(names, list):
-                raise LinkError(f"{self.server} answers {NAMES_PATH} without a list of services")
-            found |= {one if GROUP_SPLITTER in one else f"{group}{GROUP_SPLITTER}{one}" for one in map(str, names)}
-            if len(names) < PAGE:
-                break
-        return found
+            return self._one(partial(LinkCalls.json, method="GET", path=NAMES_PATH, query=query)).get("doms")
+
+        names = map(
+            str, on_pages(ask, PAGE, PAGES_MAX, f"{self.server} answers {NAMES_PATH} without a list of services")
+        )
+        return {one if GROUP_SPLITTER in one else f"{group}{GROUP_SPLITTER}{one}" for one in names}
 
     def watch(self, names: Sequence[ServiceName]) -> list[dict[str, Any] | LinkRefused]:
         for name in names:
-            self._spaces.setdefault(name[1], set()).add(name[0])
+            self._spaces.add(name)
             self._polls.pop(name, None)
             self._polls[name] = time.monotonic()
         place = {"udpPort": self._udp.getsockname()[1], "clientIP": self._own_ip}
@@ -210,10 +208,7 @@ class HttpNacos:
 
     def leave(self, name: ServiceName) -> None:
         self._polls.pop(name, None)
-        if spaces := self._spaces.get(name[1]):
-            spaces.discard(name[0])
-            if not spaces:
-                del self._spaces[name[1]]
+        self._spaces.discard(name)
 
     def take(self, timeout_s: float) -> list[Pushed]:
         """Return the services that are to be asked for: a datagram, which anyone could send, is only a hint."""
@@ -242,7 +237,7 @@ class HttpNacos:
         acknowledged = {"type": "push-ack", "lastRefTime": str(stated), "data": ""}
         with suppress(OSError):
             self._udp.sendto(orjson.dumps(acknowledged), sender)
-        spaces = self._spaces.get(full_name, ()) if isinstance(full_name, str) else ()
+        spaces = self._spaces.of(full_name) if isinstance(full_name, str) else ()
         self._is_pushed = self._is_pushed or bool(spaces)
         return [Pushed((one, str(full_name)), None, len(data)) for one in spaces]
 
@@ -326,7 +321,7 @@ def _registration(name: ServiceName, row: Mapping[str, Any]) -> dict[str, object
     return {
         "namespaceId": name[0],
         "serviceName": name[1],
-        "groupName": name[1].partition(GROUP_SPLITTER)[0],
+        "groupName": group_of(name[1]),
         "ip": row["ip"],
         "port": row["port"],
         "clusterName": row["clusterName"],

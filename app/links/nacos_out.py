@@ -13,7 +13,8 @@ from app.config.link_settings import LinkSettings
 from app.links.feed import Feed
 from app.links.feed_lines import FollowedPart
 from app.links.nacos_side import Registration
-from app.links.nacos_values import Address, ServiceName, sent_rows, split_name
+from app.links.nacos_values import Address, ServiceName, sent_rows
+from app.naming.model.keys import split_name
 from app.naming.model.model import Instance
 from app.naming.registry.union import local_view
 

@@ -12,8 +12,8 @@ from app.links.follower import LinkFollower
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_out import LocalRegistrations
 from app.links.nacos_side import NacosSide
-from app.links.nacos_values import NacosList, ServiceName, read_list, split_name
-from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
+from app.links.nacos_values import NacosList, ServiceName, read_list
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER, group_of
 from distro.model.errors import CodecError
 
 CHECK_MS = 1_000
@@ -147,7 +147,7 @@ class NacosSession:
         if part is None:
             return
         spaces = {DEFAULT_NAMESPACE, *chosen.exact_namespaces, *(one[0] for one in held)}
-        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(split_name(one[1])[0] for one in held)}
+        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(group_of(one[1]) for one in held)}
         if chosen.has_patterns and self._now_ms() >= self._spaces_ms:
             self._spaces, self._spaces_ms = self._side.namespaces(), self._now_ms() + LIST_MS
         spaces.update(self._spaces)

@@ -1,6 +1,6 @@
 """A Nacos as a link sees it, whichever protocol it speaks."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from app.links.link_calls import LinkError, LinkRefused
@@ -79,3 +79,20 @@ class NacosSide(Protocol):
 
     def register(self, changes: Sequence[Registration]) -> list[LinkRefused | None]:
         """Make these changes of what is registered. Return which were refused, in their order."""
+
+
+def on_pages(ask: Callable[[int], object], size: int, pages_max: int, problem: str) -> Iterator[Any]:
+    """Yield the elements of a list that a server gives in pages of ``size``, until one is not full.
+
+    ``ask``: returns the list of a page, by its number from 1. ``problem``: the text of the error.
+
+    Raises:
+        LinkError: an answer is not a list.
+    """
+    for page in range(1, pages_max + 1):
+        listed = ask(page)
+        if not isinstance(listed, list):
+            raise LinkError(problem)
+        yield from listed
+        if len(listed) < size:
+            return

@@ -1,6 +1,7 @@
 """The thread of a link to a Nacos: it connects to one of its servers, and to the next one after a failure."""
 
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 from app.config.link_settings import NACOS
@@ -17,6 +18,19 @@ from app.links.nacos_side import NacosMoved, NacosSide
 
 class NacosSteps(LinkSteps):
     """The steps of a link to a Nacos: ``Connect`` stands for all that is done over one connection."""
+
+    def __init__(self, outgoing: LocalRegistrations | None, *arguments: Any) -> None:
+        """``arguments``: those of ``LinkSteps``."""
+        super().__init__(*arguments)
+        self._outgoing = outgoing
+
+    @property
+    def sent_services(self) -> int:
+        return self._outgoing.services if self._outgoing is not None else 0
+
+    @property
+    def sent_instances(self) -> int:
+        return self._outgoing.instances if self._outgoing is not None else 0
 
     def _take_part(self, place: tuple[int, int]) -> None:
         """Leave it to the session: a connection outlives a change of the part, as it has what is registered."""
@@ -39,22 +53,13 @@ class NacosThread(LinkThread):
         own_cluster: Callable[[], str],
     ) -> None:
         """``part``: as of LinkThread. ``feed``: the changes of local instances."""
-        super().__init__(follower, part, now_ms, NacosSteps)
-        self._part = part
         settings = follower.settings
-        self._feed = feed
+        self.outgoing = LocalRegistrations(settings, feed, own_cluster) if settings.sends else None
+        super().__init__(follower, part, now_ms, partial(NacosSteps, self.outgoing))
+        self._part, self._feed = part, feed
         self._former: NacosSide | None = None
         """The connection to a server that asked to connect to another one, until all is registered there."""
         self._moved_ms = 0
-        self.outgoing = LocalRegistrations(settings, feed, own_cluster) if settings.sends else None
-
-    @property
-    def sent_services(self) -> int:
-        return self.outgoing.services if self.outgoing is not None else 0
-
-    @property
-    def sent_instances(self) -> int:
-        return self.outgoing.instances if self.outgoing is not None else 0
 
     def _take(self, step: Step) -> object:
         if isinstance(step, Connect):

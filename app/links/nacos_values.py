@@ -1,14 +1,14 @@
 """Services as Nacos writes them and as a link holds them: lists that come, and instances that it registers there."""
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
 
 from app.naming.model.foreign import LINK, ORIGIN, STALE
 from app.naming.model.json_fields import member_object
-from app.naming.model.keys import DEFAULT_CLUSTER, GROUP_SPLITTER
+from app.naming.model.keys import DEFAULT_CLUSTER
 from app.naming.model.model import Instance
 from app.naming.wire.foreign_wire import digest_of, digest_text
 from app.replication.foreign_type import INSTANCES_MAX
@@ -123,7 +123,21 @@ def sent_rows(
     return rows
 
 
-def split_name(full_name: str) -> tuple[str, str]:
-    """Return the group and the short name of a service."""
-    group, _, service = full_name.partition(GROUP_SPLITTER)
-    return group, service
+class WatchedNames:
+    """The namespaces in which a service of each full name is watched: a list that comes does not name its own."""
+
+    def __init__(self) -> None:
+        self._namespaces: dict[str, set[str]] = {}
+
+    def add(self, name: ServiceName) -> None:
+        self._namespaces.setdefault(name[1], set()).add(name[0])
+
+    def discard(self, name: ServiceName) -> None:
+        if namespaces := self._namespaces.get(name[1]):
+            namespaces.discard(name[0])
+            if not namespaces:
+                del self._namespaces[name[1]]
+
+    def of(self, full_name: str) -> Collection[str]:
+        """Return the namespaces in which a service of this name is watched."""
+        return self._namespaces.get(full_name, ())

@@ -41,12 +41,6 @@ class RunningLink(Protocol):
 
     def start(self) -> None: ...
 
-    @property
-    def sent_services(self) -> int: ...
-
-    @property
-    def sent_instances(self) -> int: ...
-
     def end(self, *, withdraws: bool = False) -> None: ...
 
     def join(self, timeout_s: float, /) -> bool: ...
@@ -222,7 +216,7 @@ class NodeLinks:
             "link_bytes": sum(one.steps.bytes for one in self._threads.values()),
             "link_connections": sum(one.steps.connections for one in self._threads.values()),
             "foreign_instances": self._store.instances,
-            "link_sent_instances": sum(one.sent_instances for one in self._threads.values()),
+            "link_sent_instances": sum(one.steps.sent_instances for one in self._threads.values()),
             "feed_followers": self.feed.followers,
             "feed_changes": self.feed.stats.feed_changes,
             "feed_compared": self.feed.stats.feed_compared,
@@ -249,8 +243,8 @@ def _state(thread: RunningLink, store: ForeignStore, now_ms: int) -> dict[str, A
         "services": len(parts),
         "instances": sum(len(one.shown) for one in parts),
         "staleInstances": sum(len(one.shown) for one in parts if one.stale_ms is not None),
-        "sentServices": thread.sent_services,
-        "sentInstances": thread.sent_instances,
+        "sentServices": thread.steps.sent_services,
+        "sentInstances": thread.steps.sent_instances,
         "changes": stats.changes,
         "compared": stats.compared,
         "refused": stats.refused,

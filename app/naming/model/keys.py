@@ -217,6 +217,12 @@ def group_of(full_name: str) -> str:
     return full_name.partition(GROUP_SPLITTER)[0]
 
 
+def split_name(full_name: str) -> tuple[str, str]:
+    """Return the group and all that follows it; the whole name and an empty text if it has no group."""
+    group, _, service = full_name.partition(GROUP_SPLITTER)
+    return group, service
+
+
 def short_name_of(full_name: str) -> str:
     """Return the name without its group. A third part is not shown. Source: Nacos 1.4.1 NamingUtils.getServiceName."""
     parts = full_name.split(GROUP_SPLITTER)

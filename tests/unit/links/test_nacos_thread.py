@@ -89,8 +89,8 @@ def test_after_a_failure_the_next_server_is_called_and_an_ended_link_withdraws(
     servers.fails = fail
     eventually(lambda: len(servers.opened) > 1 and THERE in servers.opened[1].registered)
     assert servers.closed[0] == (servers.opened[0], False, 1)
-    assert (thread.sent_services, thread.sent_instances) == (1, 1)
+    assert (thread.steps.sent_services, thread.steps.sent_instances) == (1, 1)
     thread.end(withdraws=True)
     assert thread.join(10.0)
     assert servers.closed[1:] == [(servers.opened[1], True, 2)]
-    assert thread.sent_instances == 0
+    assert thread.steps.sent_instances == 0

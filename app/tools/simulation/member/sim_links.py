@@ -136,15 +136,6 @@ class SimLink:
         self._turn = 0
         self._reads = self._has_ended = False
 
-    @property
-    def sent_services(self) -> int:
-        """Return 0, as all linked clusters here are Rollcall's."""
-        return 0
-
-    @property
-    def sent_instances(self) -> int:
-        return 0
-
     def start(self) -> None:
         self._take(next(self._run))
 
