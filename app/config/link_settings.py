@@ -218,6 +218,19 @@ def _is_chosen(name: str, patterns: tuple[str, ...]) -> bool:
     return not chosen or any(fnmatchcase(name, one) for one in chosen)
 
 
+def name_here(namespace_map: Mapping[str, str], namespace: str) -> str | None:
+    """Return the name here of a namespace of the other cluster; None for one that another one is mapped to."""
+    mapped = namespace_map.get(namespace)
+    if mapped is None:
+        return None if namespace in namespace_map.values() else namespace
+    return mapped
+
+
+def name_there(namespace_map: Mapping[str, str], namespace: str) -> str:
+    """Return the name at the other cluster of a namespace here."""
+    return next((one for one, named in namespace_map.items() if named == namespace), namespace)
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
     """The settings of one link; ``FIELDS`` has the purpose of each."""
@@ -253,14 +266,11 @@ class LinkSettings:
 
     def here(self, namespace: str) -> str | None:
         """Return the name here of a namespace of the other cluster; None for one that another one is mapped to."""
-        mapped = self.namespace_map.get(namespace)
-        if mapped is None:
-            return None if namespace in self.namespace_map.values() else namespace
-        return mapped
+        return name_here(self.namespace_map, namespace)
 
     def there(self, namespace: str) -> str:
         """Return the name at the other cluster of a namespace here."""
-        return next((one for one, named in self.namespace_map.items() if named == namespace), namespace)
+        return name_there(self.namespace_map, namespace)
 
 
 @dataclass(frozen=True, slots=True)

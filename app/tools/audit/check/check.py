@@ -6,7 +6,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
-from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -27,7 +26,7 @@ from app.tools.audit.check.history import Looked, faults_after, with_history
 from app.tools.audit.check.linked import BadLinked, judge_links
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import FEW_ROWS
-from app.tools.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize, verdict_line
+from app.tools.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
 from app.tools.audit.check.suppressions import BadSuppressions, notes_on, open_again, read_suppressions, suppressed
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.layout import Night, NoDump, read_night
@@ -85,15 +84,14 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
         raise CannotJudge(str(error)) from None
     _tune(spark, sum(file.part.rows for file in evidences.files_of(night)))
     compared = _compare(spark, check, night)
-    compared, links = _with_links(spark, check, night, compared)
+    compared = _with_links(spark, check, night, compared)
     results.begin(night.date)
     earlier = results.open_faults(spark, night.date)
     findings = compared.findings.where(~F.col("finding_class").isin([str(one.value) for one in check.ignored]))
     findings = with_history(findings, earlier, night.date, _iso(compared.evidence.taken_at[0]))
     findings = suppressed(findings, [entry for entry in entries if entry.holds(night.date)])
     rows = results.write("findings", in_files(findings, compared.suspects) if compared.may_find else None)
-    summary = replace(summarize(spark, check.dumps, results, night, compared, rows), links=links)
-    summary = replace(summary, line=verdict_line(summary))
+    summary = summarize(spark, check.dumps, results, night, compared, rows)
     found = spark.read.schema(FINDING_SCHEMA).parquet(results.staged("findings")) if compared.may_find else findings
     if summary.findings or summary.suppressed or earlier is not None:
         # A sample finds only some of what is open.
@@ -110,23 +108,21 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
     return replace(summary, took_s=round(time.monotonic() - started, 1))
 
 
-def _with_links(
-    spark: SparkSession, check: NightCheck, night: Night, compared: Compared
-) -> tuple[Compared, list[dict[str, Any]]]:
-    """Return the comparison with the findings of links, and the links.
+def _with_links(spark: SparkSession, check: NightCheck, night: Night, compared: Compared) -> Compared:
+    """Return the comparison with the links, and their findings.
 
     Raises:
         CannotJudge: the dump of a linked cluster cannot be used.
     """
     if not check.linked:
-        return compared, []
+        return compared
     try:
         found, links, notes = judge_links(spark, check.dumps, night, check.linked)
     except BadLinked as error:
         raise CannotJudge(str(error)) from None
     evidence = replace(compared.evidence, notes=[*compared.evidence.notes, *notes])
     findings = compared.findings if found is None else compared.findings.unionByName(found)
-    return replace(compared, evidence=evidence, findings=findings, links_depart=found is not None), links
+    return replace(compared, evidence=evidence, findings=findings, links=links)
 
 
 def _tune(spark: SparkSession, rows: int) -> None:

@@ -5,7 +5,7 @@ Spark counts and groups; the driver gets a bounded number of rows and characters
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -79,13 +79,14 @@ class Compared:
     misfits: bool = False
     """True if rows do not fit each other; the findings or notes say which."""
 
-    links_depart: bool = False
-    """True if links may have findings."""
+    links: list[dict[str, Any]] = field(default_factory=list)
+    """How much each link carried, as ``Summary.links``."""
 
     @property
     def may_find(self) -> bool:
         """Return whether there can be any finding; without one Spark need not be asked for them."""
-        return bool(self.suspects or self.counts["bad"] or self.evidence.findings or self.misfits or self.links_depart)
+        of_links = any(one["findings"] for one in self.links)
+        return bool(self.suspects or self.counts["bad"] or self.evidence.findings or self.misfits or of_links)
 
     @property
     def sampled(self) -> bool:
@@ -122,6 +123,7 @@ def summarize(
         dumps=place(dumps),
         results=place(results.uri),
         notes=list(compared.evidence.notes),
+        links=compared.links,
     )
     if rows:
         summary = _with_findings(spark, results, compared, rows, summary)

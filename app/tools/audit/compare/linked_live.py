@@ -4,8 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from app.config.link_settings import LinkFilter
-from app.naming.model.keys import GROUP_SPLITTER
+from app.config.link_settings import LinkFilter, name_here, name_there
+from app.naming.model.keys import split_name
 from app.rows.rows import Layer, RowKind
 from app.tools.audit.compare.compare import Row, Side, is_seen
 from app.tools.audit.compare.input import CannotCompare
@@ -33,21 +33,18 @@ def linked_sides(a: Side, b: Side, links: Collection[Link], name: str) -> tuple[
     if link is None:
         known = ", ".join(one.name for one in links) or "none"
         raise CannotCompare(f"{a.address} has no link {name!r}; its links: {known}")
-    names_there = {here: there for there, here in link.namespace_map.items()}
     chosen = LinkFilter(tuple(link.namespaces), tuple(link.groups), tuple(link.services))
-    taken = set(link.namespace_map.values()) - link.namespace_map.keys()
 
     def brought() -> Iterator[Row]:
         for row in a.rows():
-            namespace = str(row["namespace"])
-            yield _carried(row, names_there.get(namespace, namespace))
+            yield _carried(row, name_there(link.namespace_map, str(row["namespace"])))
 
     def registered() -> Iterator[Row]:
         for row in b.rows():
-            group, _, service = row["service"].partition(GROUP_SPLITTER)
-            is_instance = row["kind"] == RowKind.INSTANCE and is_seen(row) and row["namespace"] not in taken
-            if is_instance and chosen.takes(row["namespace"], group, service):
-                yield _carried(row, row["namespace"])
+            namespace = row["namespace"]
+            is_carried = is_seen(row) and name_here(link.namespace_map, namespace) is not None
+            if row["kind"] == RowKind.INSTANCE and is_carried and chosen.takes(namespace, *split_name(row["service"])):
+                yield _carried(row, namespace)
 
     return replace(a, rows=brought, facts=NO_FACTS), replace(b, rows=registered, facts=NO_FACTS)
 
