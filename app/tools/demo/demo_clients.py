@@ -1,24 +1,26 @@
 """The clients of the demonstration: services that register over HTTP and over gRPC, callers, and a subscriber."""
 
-import http.client
 import json
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from http.client import HTTPException
 from itertools import count
 from typing import Any
-from urllib.parse import urlencode
 
 from app.config.link_settings import PREFIX, LinkSettings, LinkSource
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_connection import NacosConnection
+from app.links.nacos_grpc import service_fields
+from app.links.nacos_http import NOT_FOUND
+from app.naming.model.keys import DEFAULT_GROUP, DEFAULT_NAMESPACE, GROUP_SPLITTER
 from app.tools.demo.demo_members import DemoMember
+from app.tools.embedded.errors_of_use import CallRefused
+from app.tools.embedded.naming_calls import NamingCalls
 
 CONTEXT_PATH = "/nacos"
 INSTANCE, INSTANCES, BEAT = "/v1/ns/instance", "/v1/ns/instance/list", "/v1/ns/instance/beat"
-GROUP = "DEFAULT_GROUP"
 PORT = 8080
 TIMEOUT_S = 1.0
 BEAT_S, CALL_S, CHECK_S, POLL_S = 5.0, 0.1, 2.0, 0.2
@@ -28,7 +30,8 @@ OVER_HTTP = {"orders": 6, "billing": 4, "search": 8, "images": 3}
 OVER_GRPC = {"payments": 3, "mail": 2}
 """The instances of each service."""
 ZONES = ("hangzhou", "berlin", "oregon")
-Failure = OSError | http.client.HTTPException | ValueError
+UNANSWERED = (OSError, HTTPException, CallRefused)
+"""The errors of a call that a member did not answer, or refused."""
 
 
 class MemberCaller:
@@ -43,11 +46,11 @@ class MemberCaller:
         Raises:
             OSError: no member answers.
         """
-        failure: Failure = OSError("no member")
+        failure: Exception = OSError("no member")
         for _ in range(len(self._addresses)):
             try:
                 return called(self._addresses[0], method, path, values)
-            except (OSError, http.client.HTTPException, ValueError) as error:
+            except UNANSWERED as error:
                 failure = error
                 self._addresses.append(self._addresses.pop(0))
         raise OSError(f"no member answers: {failure}")
@@ -57,16 +60,10 @@ def called(address: str, method: str, path: str, values: Mapping[str, object] | 
     """Return the JSON of a member's answer, or its text.
 
     Raises:
-        OSError: it does not answer within ``TIMEOUT_S``.
-        ValueError: its answer is an error.
+        OSError, HTTPException: it does not answer within ``TIMEOUT_S``.
+        CallRefused: its answer is an error.
     """
-    host, _, port = address.rpartition(":")
-    with closing(http.client.HTTPConnection(host, int(port), timeout=TIMEOUT_S)) as connection:
-        connection.request(method, f"{CONTEXT_PATH}{path}?{urlencode(values or {})}")
-        answer = connection.getresponse()
-        body = answer.read().decode()
-    if answer.status != 200:
-        raise ValueError(f"{address} answers {path} with {answer.status}: {body[:200]}")
+    body = NamingCalls(lambda: (address, CONTEXT_PATH), TIMEOUT_S).call(method, path, **(values or {}))
     try:
         return json.loads(body)
     except ValueError:
@@ -88,7 +85,7 @@ class HttpInstance:
     def beat(self, caller: MemberCaller) -> None:
         """Send a light beat; register again if no member knows the instance, as SDKs do."""
         answer = caller.call("PUT", BEAT, {name: one for name, one in self._values.items() if name != "metadata"})
-        if isinstance(answer, dict) and answer.get("code") == 20404:
+        if isinstance(answer, dict) and answer.get("code") == NOT_FOUND:
             self.register(caller)
 
 
@@ -97,7 +94,7 @@ class GrpcClient:
 
     def __init__(self, service: str, ip: str, zone: str, members: Sequence[DemoMember], first: int) -> None:
         self.service, self.ip = service, ip
-        self._instance = {
+        instance = {
             "ip": ip,
             "port": PORT,
             "weight": 1.0,
@@ -107,6 +104,8 @@ class GrpcClient:
             "clusterName": "DEFAULT",
             "metadata": {"zone": zone},
         }
+        named = service_fields((DEFAULT_NAMESPACE, f"{DEFAULT_GROUP}{GROUP_SPLITTER}{service}"))
+        self._registration = named | {"type": "registerInstance", "instance": instance}
         self._members, self._first = members, first
         self._connection: NacosConnection | None = None
         self._check_s = 0.0
@@ -121,16 +120,13 @@ class GrpcClient:
             connection = NacosConnection(_settings(member.address), member.address)
             try:
                 connection.open()
-                connection.call("InstanceRequest", _named(self.service) | self._registration())
+                connection.call("InstanceRequest", self._registration)
             except (LinkError, LinkRefused):
                 connection.cut()
                 continue
             self._connection = connection
             return True
         return False
-
-    def _registration(self) -> dict[str, object]:
-        return {"type": "registerInstance", "instance": self._instance}
 
     def look_after(self, now_s: float) -> None:
         """Check the connection when it is time to, and replace it by another one if it is lost."""
@@ -157,10 +153,6 @@ class GrpcClient:
 def _settings(address: str) -> LinkSettings:
     """Return the settings with which a link would connect to this member."""
     return LinkSource((({f"{PREFIX}demo.servers": address}, "demo"),)).read()[0]
-
-
-def _named(service: str) -> dict[str, object]:
-    return {"namespace": "public", "serviceName": service, "groupName": GROUP, "module": "naming"}
 
 
 class CallCounts:

@@ -1,13 +1,12 @@
 """The states and lists that the members of the demonstration tell, and what changed since the last look."""
 
-import http.client
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from app.languages.catalogues import N_
 from app.languages.command_texts import gettext
-from app.tools.demo.demo_clients import INSTANCES, called
+from app.tools.demo.demo_clients import INSTANCES, UNANSWERED, called
 from app.tools.demo.demo_members import DemoMember
 
 NODES = "/v1/core/cluster/nodes"
@@ -57,7 +56,7 @@ def look(members: Sequence[DemoMember], services: Sequence[str]) -> View:
                 for service in services
                 for one in called(member.address, "GET", INSTANCES, {"serviceName": service})["hosts"]
             }
-        except (OSError, ValueError, http.client.HTTPException):
+        except UNANSWERED:
             continue
         states[member.address] = {one["address"]: one["state"] for one in nodes}
         lists[member.address] = listed

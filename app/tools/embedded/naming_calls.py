@@ -38,9 +38,9 @@ class SeenInstance:
 class NamingCalls:
     """Calls of one node. Thread-safe; each has a connection of its own."""
 
-    def __init__(self, where: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, where: Callable[[], tuple[str, str]], timeout_s: float = TIMEOUT_S) -> None:
         """``where``: the node's ``host:port`` now, and its context path."""
-        self._where = where
+        self._where, self._timeout_s = where, timeout_s
         self.token: str | None = None
         """The access token of each call if authentication is on; ``login`` sets it."""
 
@@ -135,7 +135,7 @@ class NamingCalls:
             parameters["accessToken"] = self.token
         address, context_path = self._where()
         target = f"{context_path}{path}?{urlencode(parameters)}"
-        with closing(http.client.HTTPConnection(address, timeout=TIMEOUT_S)) as connection:
+        with closing(http.client.HTTPConnection(address, timeout=self._timeout_s)) as connection:
             connection.request(method, target, headers={"Content-Length": "0", "Connection": "close"})
             answer = connection.getresponse()
             text = answer.read().decode(errors="replace")
