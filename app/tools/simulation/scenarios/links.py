@@ -26,7 +26,7 @@ SHAPES: dict[int, tuple[dict[int, tuple[int, ...]], tuple[int, ...]]] = {
     6: ({0: (1,), 1: (2,), 2: (3,), 3: (0,)}, (2, 2, 2, 2)),
     7: ({0: (1, 2), 1: (0, 2), 2: (0, 1)}, (2, 2, 2)),
 }
-"""By the last digit of a seed: which clusters follow which others, and their members. Pairs, rings, stars, all."""
+"""Clusters that follow each other, and their members, by the last digit of a seed: pairs, rings, stars, all."""
 LinkFault = Callable[[LinkedWorld, int], None]
 
 

@@ -19,13 +19,13 @@ from distro.model.types import DistroKey
 
 HERE, THERE, SERVICES = 0, 1, 10
 STEADY_MS = 40_000
-"""By then all clients have registered, all members have found each other, and none is young any more."""
+"""The time by which all clients have registered, and all members have found each other and are young no more."""
 MARKED_MS = 5_000
 """An instance is marked within so long after the last word of its cluster."""
 CAUGHT_UP_MS = 5_000
 """A link that finds no fault any more has caught up within so long: the longest wait, a connection, a comparison."""
 CUT_MS = round(LASTS_S * 1_000) + LINGER_MS + 10_000
-"""So long that the other side ends the stream, and then notes no changes for the link any more: the link compares."""
+"""A time after which the other side ends the stream, and notes no changes for the link any more: the link compares."""
 GROWN, INSTANCES_MAX = "DEFAULT_GROUP@@svc0", 22
 
 
