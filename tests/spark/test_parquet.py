@@ -113,4 +113,4 @@ def test_values_that_fit_no_column_are_corrupt_rows(tmp_path: Path, check: Check
     assert code == 1
     found = findings(tmp_path)
     assert [(one["finding_class"], one["member"]) for one in found] == [("CORRUPT", THREE)] * 2, "one in each round"
-    assert all("2 lines are no rows" in one["detail"] for one in found)
+    assert all("2 lines are not rows" in one["detail"] for one in found)

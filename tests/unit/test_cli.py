@@ -141,7 +141,7 @@ class TestServe:
         (tmp_path / "conf").mkdir()
         (tmp_path / "conf" / "cluster.conf").write_text("10.0.0.1\n")
         assert main(["serve", "--members", "3"]) == 2
-        assert "conf/cluster.conf is another" in capsys.readouterr().err
+        assert "conf/cluster.conf has a different one" in capsys.readouterr().err
 
     @pytest.mark.parametrize("count", ["0", "10", "some"])
     def test_members_are_one_to_nine(self, count: str, capsys: pytest.CaptureFixture[str]) -> None:
