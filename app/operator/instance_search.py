@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import chain, groupby
+from operator import attrgetter
 from threading import BoundedSemaphore
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import orjson
 
 from app.naming.model.ip_addresses import is_same_ip, is_usual_ipv4, plain_ip, read_ip
-from app.naming.model.keys import PORT_MAX
+from app.naming.model.keys import PORT_DIGITS_MAX, PORT_MAX, Metadata
 from app.naming.model.model import Instance, Service, ServiceView
 from app.naming.model.nacos_errors import TooManyRequests
 from app.naming.registry.service_counts import unhealthy_of
@@ -27,12 +28,12 @@ FOUND_MAX = 10_000
 SERVICES_SHOWN = 20
 PART_INSTANCES = 500
 """Instances that are looked through in one step, which holds the interpreter for half a millisecond."""
-REST_INSTANCES = 10_000
-"""Instances between two pauses: some five milliseconds of work."""
+REST_INSTANCES, REST_NAMES = 10_000, 5_000
+"""Instances, or names of services alone, between two pauses: some five milliseconds of work."""
 SEARCHES_MAX = 2
 """Searches under way at a time: each computes on a thread of the HTTP frontend."""
 WAIT_S = 1.0
-PORT_DIGITS_MAX = 5
+_metadata_of = attrgetter("metadata")
 
 
 class InstanceState(StrEnum):
@@ -132,9 +133,16 @@ class ContainedMatch:
         object.__setattr__(self, "port", port_of(port))
 
     def matching(self, part: Sequence[Instance]) -> list[Instance]:
-        if not (self._may_be_address(part) or self._may_be_in_metadata(part)):
-            return []
-        return [one for one in part if self._is_address(one) or self._is_in_metadata(one)]
+        found = [one for one in part if self._is_address(one)] if self._may_be_address(part) else []
+        if len(found) == len(part) or not self._may_be_in_metadata(part):
+            return found
+        by_address = set(map(id, found))
+        # Instances of a service often have the same metadata.
+        return [
+            one
+            for metadata, alike in groupby(part, key=_metadata_of)
+            for one in (alike if self._is_in_metadata(metadata) else [one for one in alike if id(one) in by_address])
+        ]
 
     def _may_be_in_metadata(self, part: Sequence[Instance]) -> bool:
         """Return whether the JSON of all metadata contains the text: made and searched in a third of the time.
@@ -142,7 +150,7 @@ class ContainedMatch:
         Instances of a service often have the same metadata, which is written once for those beside each other.
         """
         try:
-            together = orjson.dumps([metadata for metadata, _ in groupby([one.metadata for one in part])])
+            together = orjson.dumps([metadata for metadata, _ in groupby(part, key=_metadata_of)])
         except TypeError:  # half of a surrogate pair
             return True
         return self.text_in_json in together.decode().lower()
@@ -158,11 +166,9 @@ class ContainedMatch:
             return True
         return one.ip.lower().startswith(self.text)
 
-    def _is_in_metadata(self, one: Instance) -> bool:
+    def _is_in_metadata(self, metadata: Metadata | None) -> bool:
         text = self.text
-        return any(
-            text in key.lower() or (value and text in value.lower()) for key, value in (one.metadata or {}).items()
-        )
+        return any(text in key.lower() or (value and text in value.lower()) for key, value in (metadata or {}).items())
 
 
 def port_of(text: str) -> int | None:
@@ -203,28 +209,23 @@ class SearchRequest:
     cluster: str = ""
 
 
-class Hit(NamedTuple):
-    """One found instance."""
-
-    namespace: str
-    service: str
-    instance: Instance
+Part = tuple[ServiceView, Sequence[Instance]]
+"""A service and some of its instances."""
 
 
 @dataclass(slots=True)
 class SearchResult:
     """The found instances, and the services whose names contain the text."""
 
-    hits: list[Hit] = field(default_factory=list)
+    found: list[Part] = field(default_factory=list)
+    """The instances, by namespace and service; those of a large service in several parts."""
+    count: int = 0
+    """The number of found instances."""
     complete: bool = True
     """False if there are more than ``FOUND_MAX``."""
     services: list[ServiceView] = field(default_factory=list)
     """The first ``SERVICES_SHOWN``."""
     service_count: int = 0
-
-
-Part = tuple[ServiceView, Sequence[Instance]]
-"""A service and some of its instances."""
 
 
 class InstanceSearches:
@@ -259,7 +260,7 @@ def search(naming: NamingService, asked: SearchRequest, may_read: Callable[[str,
         since_rest += len(parts) + sum(len(instances) for _, instances in parts)
         if result.complete:
             _look_through(naming, asked, matcher, parts, result)
-        elif not name:
+        if not (result.complete or name):
             break
         if since_rest >= REST_INSTANCES:
             since_rest = 0
@@ -274,7 +275,11 @@ def _views(
     name: str,
     result: SearchResult,
 ) -> Iterator[ServiceView]:
-    """Yield the services to look through, by namespace and name. Those whose names contain ``name`` are results."""
+    """Yield the services to look through, by namespace and name. Those whose names contain ``name`` are results.
+
+    After the last instance that the result has room for, the other services only count by their names.
+    """
+    since_rest = 0
     for namespace in [asked.namespace] if asked.namespace else naming.namespaces():
         services = (naming.named(namespace) or {}).copy()
         for full_name in [asked.service] if asked.service else sorted(services):
@@ -283,12 +288,17 @@ def _views(
                 continue
             if not may_read(namespace, full_name):
                 continue
-            view = view_of(service)
             if name and name in full_name.lower():
                 result.service_count += 1
                 if len(result.services) < SERVICES_SHOWN:
-                    result.services.append(view)
-            yield view
+                    result.services.append(view_of(service))
+            if result.complete:
+                yield view_of(service)
+                continue
+            since_rest += 1
+            if since_rest >= REST_NAMES:
+                since_rest = 0
+                rest()
 
 
 def _gathered(views: Iterable[ServiceView]) -> Iterator[list[Part]]:
@@ -318,15 +328,20 @@ def _look_through(
     """Add the instances of some services that fulfil all conditions."""
     if matcher is not None:
         instances = list(chain.from_iterable(instances for _, instances in parts))
-        matching = set(map(id, matcher.matching(instances)))
-        if not matching:
+        found = matcher.matching(instances)
+        if not found:
             return
-        parts = [(view, [one for one in instances if id(one) in matching]) for view, instances in parts]
+        if len(found) < len(instances):
+            matching = set(map(id, found))
+            parts = [(view, [one for one in instances if id(one) in matching]) for view, instances in parts]
     for view, of_view in parts:
-        found = _passing(naming, asked, view, of_view)
-        room = FOUND_MAX - len(result.hits)
-        result.complete = result.complete and len(found) <= room
-        result.hits += [Hit(view.namespace, view.full_name, one) for one in found[:room]]
+        passing = _passing(naming, asked, view, of_view)
+        room = FOUND_MAX - result.count
+        if len(passing) > room:
+            passing, result.complete = passing[:room], False
+        if passing:
+            result.found.append((view, passing))
+            result.count += len(passing)
 
 
 def _passing(
