@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from app.naming.model.model import Instance
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
+from app.naming.service import NamingService
 from app.operator import instance_search
-from app.operator.instance_search import SERVICES_SHOWN, SearchRequest, search
+from app.operator.instance_search import SERVICES_SHOWN, SearchRequest, SearchResult, search
 from tests.support.registry_parts import naming_of
 
 SERVICES = ["g@@east", "g@@orders", "g@@west"]
@@ -21,12 +22,19 @@ PLACES = st.tuples(
     st.sampled_from([10, 80, 8_080]),
     METADATA,
 )
-TEXTS = ["10.", "10.0", "10", "80", "8080", "east", "st", "zone", "e", "east.", "10.0.0.1:8", "10.0.0.2x", "nowhere"]
+TEXTS = ["10.", "10.0", "10", "80", "8080", "east", "st", "zone", "e", "east.", "nowhere"]
+TEXTS += ["10.0.0.1", "10.0.0.1:80", "10.0.0.1:8", "zone=", "zone=WEST", "zone=west", "ip=10.0", "one=", "10.0.0.2x"]
 
 
 def is_wanted(one: Instance, text: str) -> bool:
-    """Return whether a text that is no whole address and no ``key=value`` finds an instance."""
-    parts = [part.lower() for pair in (one.metadata or {}).items() for part in pair if part]
+    """Return whether a text finds an instance."""
+    metadata = one.metadata or {}
+    key, sign, value = text.partition("=")
+    if sign:
+        return metadata.get(key) == value if value else key in metadata
+    if text.startswith("10.0.0.1"):
+        return text in (one.ip, f"{one.ip}:{one.port}")
+    parts = [part.lower() for pair in metadata.items() for part in pair if part]
     return one.ip.lower().startswith(text) or text == str(one.port) or any(text in part for part in parts)
 
 
@@ -42,12 +50,14 @@ def test_a_text_finds_what_a_look_at_each_instance_finds(
 ) -> None:
     registry = Registry.of("10.0.0.1:8848~1")
     naming = naming_of(registry, lambda: 0, lambda _: None)
-    for namespace, service, ip, port, metadata in places:
-        naming.register(RegisterInstance(service, ip, port, namespace=namespace, metadata=metadata))
-    limits = {"PART_INSTANCES": part_max, "FOUND_MAX": found_max, "REST_INSTANCES": 3, "REST_NAMES": 2}
+    limits = {"PART_INSTANCES": part_max, "FOUND_MAX": found_max, "REST_INSTANCES": 3}
     with patch.multiple(instance_search, rest=lambda: None, **limits):
-        result = search(naming, SearchRequest(text), lambda _namespace, _name: True)
+        for namespace, service, ip, port, metadata in places:
+            naming.register(RegisterInstance(service, ip, port, namespace=namespace, metadata=metadata))
+            check(naming, text, search(naming, SearchRequest(text), lambda _namespace, _name: True), found_max)
 
+
+def check(naming: NamingService, text: str, result: SearchResult, found_max: int) -> None:
     named, wanted = [], []
     for namespace in naming.namespaces():
         for name in naming.list_services(namespace, None):
@@ -58,5 +68,6 @@ def test_a_text_finds_what_a_look_at_each_instance_finds(
     found = [(view.namespace, view.full_name, one) for view, instances in result.found for one in instances]
     assert found == wanted[:found_max]
     assert (result.count, result.complete) == (len(found), len(wanted) <= found_max)
-    assert [(view.namespace, view.full_name) for view in result.services] == named[:SERVICES_SHOWN]
-    assert result.service_count == len(named)
+    if "=" not in text and not text.startswith("10.0.0.1"):
+        assert [(view.namespace, view.full_name) for view in result.services] == named[:SERVICES_SHOWN]
+        assert result.service_count == len(named)
