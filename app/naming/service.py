@@ -21,6 +21,7 @@ from app.naming.model.model import (
 )
 from app.naming.model.nacos_errors import NotFound
 from app.naming.registry import http_publishers, operations
+from app.naming.registry.http_publishers import AddressClients
 from app.naming.registry.local_writes import LocalWrites, Replaced
 from app.naming.registry.operations import CollectBeat
 from app.naming.registry.service_table import Counts, ServiceTable
@@ -357,9 +358,9 @@ class NamingService:
         """Return a consistent copy of a service's whole state; None for an unknown one."""
         return self._table.snapshot(keys.datum_key(namespace, service))
 
-    def address_clients(self, contained: str = "") -> set[str]:
-        """Return the ids that contain a text, of all clients over HTTP."""
-        return http_publishers.address_client_ids(self._table, contained)
+    def address_clients(self, contained: str = "") -> AddressClients:
+        """Return the clients over HTTP whose ids contain a text."""
+        return http_publishers.address_clients(self._table, contained)
 
     def instances_of_address(self, client_id: str) -> Iterator[tuple[Service, Instance]]:
         """Return the instances that a client over HTTP registered, each with its service."""

@@ -24,6 +24,7 @@ from app.naming.clients.client_model import ClientInfo
 from app.naming.model.keys import group_of, short_name_of
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.push.udp_subscribers import Subscriber
+from app.naming.registry.http_publishers import AddressClients
 from app.peers.asked import ask_all
 from distro.timing.sliced import in_order
 
@@ -126,13 +127,16 @@ def clients(call: Call, services: Services) -> Answer:
     )
 
 
-def _addresses(addresses: set[str], first: int, asked: Mapping[str, Any]) -> list[Row]:
+def _addresses(addresses: AddressClients, first: int, asked: Mapping[str, Any]) -> list[Row]:
     """Return the addresses of a page, of which they are the entries from ``first`` on; below 0 others come before."""
     begin, end = max(first, 0), max(first + asked["size"], 0)
-    if asked["order"] == "client" and asked["descending"]:
+    is_reversed = asked["order"] == "client" and asked["descending"]
+    if is_reversed:
         begin, end = max(len(addresses) - end, 0), max(len(addresses) - begin, 0)
-        return [{"clientId": one, "member": ""} for one in reversed(in_order(addresses, begin, end))]
-    return [{"clientId": one, "member": ""} for one in in_order(addresses, begin, end)]
+    keys = in_order(addresses.found, begin, end)
+    if is_reversed:
+        keys.reverse()
+    return [{"clientId": one, "member": ""} for one in addresses.ids_of(keys)]
 
 
 def _sorter(key: Key, then: Key, *, descending: bool) -> Callable[[Iterable[Row]], list[Row]]:

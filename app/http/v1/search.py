@@ -2,11 +2,10 @@
 
 import math
 import socket
-from bisect import bisect_left, bisect_right
 from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from marshmallow import validate
 
@@ -31,16 +30,26 @@ from app.http.shapes.search_shapes import FOUND_INSTANCES
 from app.http.v1.beats import beats_of
 from app.machine.limits.answer_budget import AnswerRoom
 from app.naming.model.keys import DEFAULT_NAMESPACE
-from app.naming.model.model import ServiceView
+from app.naming.model.model import Instance, ServiceView
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.registry.union import is_unhealthy
 from app.naming.wire.service_info import HOST_BYTES, shown
-from app.operator.instance_search import Hit, InstanceState, SearchRequest, Source, source_of
+from app.operator.instance_search import InstanceState, Part, SearchRequest, Source, source_of
 from distro.timing.sliced import in_order
 
 PATH = "/v1/ns/instance/search"
 TEXT_CHARS_MAX = 256
 PAGE_SIZE, PAGE_SIZE_MAX = 20, 1_000
+
+
+class Hit(NamedTuple):
+    """One found instance."""
+
+    namespace: str
+    service: str
+    instance: Instance
+
+
 Key = Callable[[Hit], Any]
 
 
@@ -61,9 +70,8 @@ def _metadata(hit: Hit) -> list[tuple[str, str]]:
 
 
 BY_SERVICE = "service"
-_service_name = attrgetter("service")
 ORDERS: dict[str, Key | None] = {
-    BY_SERVICE: _service_name,
+    BY_SERVICE: attrgetter("service"),
     "address": _address,
     "namespace": lambda hit: hit.namespace,
     "cluster": lambda hit: hit.instance.cluster_name,
@@ -132,14 +140,14 @@ def search_instances(call: Call, services: Services) -> Answer:
     first = (values["page"] - 1) * values["size"]
     span = first, first + values["size"]
     if values["order"] == BY_SERVICE and not values["descending"]:
-        page = _by_service(found.hits, *span)
+        page = _by_service(found.found, *span)
     else:
         key = _key_of(services, asked, values["order"])
-        page = in_order(_by_address(found.hits), *span, key=key, descending=values["descending"])
+        page = in_order(_by_address(found.found), *span, key=key, descending=values["descending"])
     with AnswerRoom(services.answers, 2 * HOST_BYTES * len(page)):
         return json_reply(
             {
-                "count": len(found.hits),
+                "count": found.count,
                 "complete": found.complete,
                 "instances": [_row(services, hit) for hit in page],
                 "serviceCount": found.service_count,
@@ -174,26 +182,37 @@ def _key_of(services: Services, asked: SearchRequest, order: str) -> Key:
     return age
 
 
-def _by_service(hits: list[Hit], first: int, end: int) -> list[Hit]:
-    """Return the hits from position ``first`` to before ``end``, by service and address.
+def _by_service(found: list[Part], first: int, end: int) -> list[Hit]:
+    """Return the instances from position ``first`` to before ``end``, by service and address.
 
     Only the services of this page have their instances sorted: the others' addresses need not be read.
     """
-    ordered = in_order(hits, key=_service_name)
-    if first >= len(ordered):
-        return []
-    begin = bisect_left(ordered, ordered[first].service, key=_service_name)
-    after = bisect_right(ordered, ordered[min(end, len(ordered)) - 1].service, key=_service_name)
-    return _by_address(ordered[begin:after])[first - begin : end - begin]
+    is_one_namespace = not found or found[0][0].namespace == found[-1][0].namespace
+    ordered = found if is_one_namespace else in_order(found, key=lambda part: part[0].full_name)
+    hits: list[Hit] = []
+    begin = 0
+    for _, parts in groupby(ordered, key=_service_of):
+        of_service = list(parts)
+        after = begin + sum(len(instances) for _, instances in of_service)
+        if after > first:
+            hits += _by_address(of_service)[max(first - begin, 0) : end - begin]
+        begin = after
+        if begin >= end:
+            break
+    return hits
 
 
-def _by_address(hits: list[Hit]) -> list[Hit]:
-    """Return the hits, which are in the order of namespaces and services, with those of each service by address."""
+def _by_address(found: list[Part]) -> list[Hit]:
+    """Return the instances in the order of namespaces and services, in which they are given, then by address."""
     ordered: list[Hit] = []
-    for _, group in groupby(hits, key=lambda hit: (hit.namespace, hit.service)):
-        of_service = list(group)
-        ordered += of_service if len(of_service) == 1 else in_order(of_service, key=_address)
+    for (namespace, service), parts in groupby(found, key=_service_of):
+        hits = [Hit(namespace, service, one) for _, instances in parts for one in instances]
+        ordered += hits if len(hits) == 1 else in_order(hits, key=_address)
     return ordered
+
+
+def _service_of(part: Part) -> tuple[str, str]:
+    return part[0].namespace, part[0].full_name
 
 
 def _source(services: Services, hit: Hit) -> Source:

@@ -65,7 +65,8 @@ class ClientSearchSchema(CallSchema):
 @result_route("GET", f"{PATH}/list", access=admin(READ), described=Described(CLIENT_IDS))
 def list_clients(call: Call, services: Services) -> Answer:
     """The ids of all clients, at this member and others."""
-    return result([*services.clients.table.ids(), *in_order(services.naming.address_clients())])
+    addresses = services.naming.address_clients()
+    return result([*services.clients.table.ids(), *addresses.ids_of(in_order(addresses.found))])
 
 
 @result_route(
@@ -86,7 +87,8 @@ def search(call: Call, services: Services) -> Answer:
     connections = [one for one in services.clients.table.ids() if asked["contained"] in one]
     addresses = services.naming.address_clients(asked["contained"])
     found = connections[first:end]
-    found += in_order(addresses, max(first - len(connections), 0), max(end - len(connections), 0))
+    span = max(first - len(connections), 0), max(end - len(connections), 0)
+    found += addresses.ids_of(in_order(addresses.found, *span))
     return result(
         {
             "count": len(connections) + len(addresses),

@@ -41,7 +41,8 @@ def metrics(call: Call, services: Services) -> Answer:
     if load_parameters(MetricsV2Schema, call.parameters)["only_status"]:
         return result(status)
     counts, clients = services.naming.counts(services.cluster.responsible), services.clients.table.counts()
-    addresses = services.naming.address_clients()
+    clients_by_address = services.naming.address_clients()
+    addresses = clients_by_address.ids_of(clients_by_address.found)
     ephemeral = sum(one.endswith("#true") for one in addresses)
     connected = clients.native + clients.copies
     is_ours = services.cluster.responsible

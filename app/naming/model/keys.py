@@ -9,7 +9,7 @@ import orjson
 
 from app.naming.model.nacos_errors import InvalidParam
 
-PORT_MAX = 65_535
+PORT_MAX, PORT_DIGITS_MAX = 65_535, 5
 IP_CHARS_MAX = 128
 """Source of both: Nacos 2.3 parameter check."""
 METADATA_CHARS_MAX = 65_536

@@ -374,10 +374,10 @@ class ServiceView:
     full_name: str
     revision: int
     version: Version
-    instances: tuple[Instance, ...]
-    """All instances, persistent ones first."""
+    instances: tuple[Instance, ...]  # all of them, persistent ones first
     clusters: tuple[str, ...]
     meta: ServiceMeta = NO_META
+    searched: Any = field(default=None, init=False, repr=False, compare=False)  # see ``app.operator.search_texts``
 
     @property
     def metadata(self) -> Metadata:

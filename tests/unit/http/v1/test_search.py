@@ -203,6 +203,18 @@ def test_a_search_ends_where_it_has_found_enough(registered: FlaskClient, monkey
     assert search(registered, text="zone=")["complete"]
 
 
+def test_services_are_found_by_name_after_the_last_instance(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance_search, "FOUND_MAX", 1)
+    monkeypatch.setattr(instance_search, "PART_INSTANCES", 1)
+    for number in range(3):
+        register(client, serviceName=f"shop-{number}", metadata=f'{{"of":"shop-{number}"}}')
+    found = search(client, text="shop")
+    assert (found["count"], found["complete"], found["serviceCount"]) == (1, False, 3)
+    assert [one["instanceCount"] for one in found["services"]] == [1, 1, 1]
+
+
 def test_only_a_few_searches_run_at_a_time(node: FakeNode) -> None:
     node.searches = InstanceSearches(most=1, wait_s=0.01)
     client = create_app(node).test_client()  # type: ignore[arg-type]
