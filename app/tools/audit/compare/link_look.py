@@ -66,10 +66,6 @@ class LinkFinding:
     found: str
     expected: str
 
-    @property
-    def key(self) -> Key:
-        return self.namespace, self.service, self.cluster, self.ip, self.port, self.ephemeral
-
 
 @dataclass(frozen=True, slots=True)
 class LinkLook:
@@ -121,7 +117,7 @@ def lasting_look(first: LinkLook, second: LinkLook) -> LinkLook:
     """Return the second look with the findings that the first one has alike: all others may be changes under way."""
     before = set(first.findings)
     found = tuple(one for one in second.findings if one in before)
-    return replace(second, findings=found, absent={**first.absent, **second.absent}, is_cut=first.is_cut)
+    return replace(second, findings=found, absent={**first.absent, **second.absent}, is_cut=first.is_cut or second.is_cut)
 
 
 @dataclass(frozen=True, slots=True)

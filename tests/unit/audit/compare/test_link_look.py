@@ -13,6 +13,7 @@ from app.tools.audit.compare import link_look
 from app.tools.audit.compare.input import CannotCompare
 from app.tools.audit.compare.link_look import LinkLook, lasting_look, look_at_link, parse_link
 from app.tools.cli import main
+from tests.support.fake_nacos import FakeNacos
 from tests.support.tiny_server import Given, Received, refusing_address, tiny_server
 
 ACCESS = Access(timeout_s=5.0, retries=0)
@@ -111,7 +112,7 @@ def test_a_linked_cluster_that_cannot_be_judged_is_told(stack: ExitStack) -> Non
         look(member, text=f"dc-b=http://{nobody}/nacos")
     never_heard = linked.member(cluster="")
     assert [one.kind for one in look(never_heard).findings] == ["missing"]
-    nacos = stack.enter_context(tiny_server(lambda _: Given(200, b'{"data":[]}', {"Content-Type": "application/json"})))
+    nacos = stack.enter_context(tiny_server(FakeNacos()))
     with pytest.raises(CannotCompare, match="is no Rollcall member"):
         look(member, text=f"dc-b={nacos.address}")
 
