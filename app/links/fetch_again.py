@@ -20,7 +20,8 @@ class FetchAgain:
         self._waits = False
         """True from a request to the end of a comparison that began after it."""
         self._names: set[ServiceName] = set()
-        self._under_way: frozenset[ServiceName] = frozenset()
+        self._under_way: frozenset[ServiceName] | None = None
+        """The services of the request that the comparison under way answers; None if nobody asked for it."""
 
     def ask(self, names: Collection[ServiceName], now_ms: int) -> int:
         """Ask for a comparison, in which these services count as not held: they come whole.
@@ -45,21 +46,22 @@ class FetchAgain:
     def begin(self) -> None:
         """Note that a comparison begins, which is to fetch all that was asked for until now."""
         with self._lock:
-            self._waits, self._under_way = False, frozenset(self._names)
+            self._under_way = frozenset(self._names) if self._waits else None
+            self._waits = False
 
     def has(self, name: ServiceName) -> bool:
         """Return whether a service is to be fetched in the comparison under way, whatever is held of it."""
-        return name in self._under_way
+        return self._under_way is not None and name in self._under_way
 
     def fetched(self) -> None:
         """Note that the comparison came to its end."""
         with self._lock:
-            self._names -= self._under_way
-            self._under_way = frozenset()
+            self._names -= self._under_way or frozenset()
+            self._under_way = None
             self._waits = self._waits or bool(self._names)
 
     def failed(self) -> None:
         """Note that the comparison broke off: the next one fetches the same."""
         with self._lock:
-            self._waits = self._waits or bool(self._under_way)
-            self._under_way = frozenset()
+            self._waits = self._waits or self._under_way is not None
+            self._under_way = None

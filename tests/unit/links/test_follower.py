@@ -400,3 +400,14 @@ def test_requests_to_fetch_again_are_bounded() -> None:
     again.fetched()
     assert again.is_due, "one was asked for after the comparison began"
     assert again.ask([("public", "G@@more")], 2 * INTERVAL_MS) == 0
+
+
+def test_a_comparison_that_breaks_off_is_made_again_if_it_was_asked_for() -> None:
+    again = FetchAgain()
+    again.begin()
+    again.failed()
+    assert not again.is_due
+    assert again.ask([], 0) == 0
+    again.begin()
+    again.failed()
+    assert again.is_due

@@ -117,7 +117,9 @@ def lasting_look(first: LinkLook, second: LinkLook) -> LinkLook:
     """Return the second look with the findings that the first one has alike: all others may be changes under way."""
     before = set(first.findings)
     found = tuple(one for one in second.findings if one in before)
-    return replace(second, findings=found, absent={**first.absent, **second.absent}, is_cut=first.is_cut or second.is_cut)
+    return replace(
+        second, findings=found, absent={**first.absent, **second.absent}, is_cut=first.is_cut or second.is_cut
+    )
 
 
 @dataclass(frozen=True, slots=True)
