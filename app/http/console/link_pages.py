@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from app.http.api.call import Reply
@@ -46,12 +47,12 @@ def trouble_of(one: Row) -> int:
 
 _KEYS: dict[str, Callable[[Row], Any]] = {
     STATE: lambda one: (trouble_of(one), one["name"]),
-    "link": lambda one: one["name"],
-    "member": lambda one: one["member"],
+    "link": itemgetter("name"),
+    "member": itemgetter("member"),
     "follows": lambda one: (one["cluster"], one["server"]),
-    "heard": lambda one: one["heardAgoMs"],
-    **{name: lambda one, name=name: one[name] for name in ("services", "instances", "staleInstances", "sentInstances")},
-    **{name: lambda one, name=name: one[name] for name in ("changes", "bytes", "refused")},
+    "heard": itemgetter("heardAgoMs"),
+    **{one: itemgetter(one) for one in ("services", "instances", "staleInstances", "sentInstances")},
+    **{one: itemgetter(one) for one in ("changes", "bytes", "refused")},
 }
 """The keys by which the table is sorted, by the names of its columns."""
 

@@ -77,7 +77,7 @@ LINKS = json_of(
                 )
             ),
             "notAnswered": array(text("10.0.0.7:8848"), "Members that did not answer."),
-            "otherKinds": array(text("10.0.0.9:8848"), "Members of another kind, which have no links."),
+            "otherKinds": array(text("10.0.0.9:8848"), "Members of other software, which have no links."),
         },
     )
 )

@@ -225,6 +225,7 @@ def test_a_watch_tells_what_a_link_lacks_and_a_heal_fetches_it_again(
     for key, weight in ((lost, None), (changed, 7.0)):
         foreign = owner_of(here, key)._life.served.node.domain.foreign
         part = foreign.part(key)
+        assert part is not None
         wrong = {one: replace(it, weight=weight) for one, it in part.instances.items()} if weight else {}
         foreign.put(key, replace(part, instances=wrong) if weight else None)
     for member in here:
@@ -240,7 +241,7 @@ def test_a_watch_tells_what_a_link_lacks_and_a_heal_fetches_it_again(
     assert (code, lines[-1]) == (1, "differences: 4; nothing was done (--dry-run)")
     assert told("heal", "--json", "--within", "2m")[0] == 0
     assert told("watch-agreement", "--once")[0] == 0
-    assert told("heal", "--service", "right") == (0, ["the members have what dc-b has, instances: 3"])
+    assert told("heal", "--service", "right") == (0, ["the members agree with dc-b, instances: 3"])
 
 
 def owner_of(cluster: Cluster, key: str) -> EmbeddedNode:

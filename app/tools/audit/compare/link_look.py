@@ -69,7 +69,7 @@ class LinkFinding:
 
 @dataclass(frozen=True, slots=True)
 class LinkLook:
-    """What a link brought to each member that answered, compared with the other cluster."""
+    """The state of a link at each member that answered, compared with the other cluster."""
 
     link: Link
     cluster: str
@@ -197,7 +197,9 @@ def _other_side(end: LinkEnd, link: Link, access: Access, stack: contextlib.Exit
             reasons.append(str(error))
             continue
         if taken.dump.kind != "rollcall":
-            raise CannotCompare(f"{one.address} is no Rollcall member: only links between Rollcall clusters are judged")
+            raise CannotCompare(
+                f"{one.address} is not a Rollcall member: only links between Rollcall clusters are judged"
+            )
         if link.cluster and taken.dump.cluster != link.cluster:
             text = f"{one.address} belongs to the cluster {taken.dump.cluster!r}, and the link follows {link.cluster!r}"
             raise CannotCompare(text)
@@ -230,12 +232,12 @@ def _of_member(taken: _Taken, here: Side, registered: Side, link: Link) -> Itera
     for row in _side(taken).rows():
         if row.get("silent_ms") is None:
             continue
-        key = (row["namespace"], row["service"], row["cluster"], row["ip"], row["port"], row["ephemeral"])
         if len(stale) == FINDINGS_MAX:
             break
-        stale.add(key)
-        yield LinkFinding(STALE, taken.asked, *key, "stale", "heard")
-    for key, differences in groupby(compare(here, registered), lambda one: _key_here(one, link)):
+        one: Key = (row["namespace"], row["service"], row["cluster"], row["ip"], row["port"], row["ephemeral"])
+        stale.add(one)
+        yield LinkFinding(STALE, taken.asked, *one, "stale", "heard")
+    for key, differences in groupby(compare(here, registered), lambda found: _key_here(found, link)):
         if key is not None and key not in stale:
             yield _finding(taken.asked, key, list(differences))
 

@@ -149,7 +149,7 @@ def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Acc
     count = len(look.findings)
     _print(_lines(options, "before", look.findings))
     if not count:
-        return _end(options, look, f"the members have what {look.origin} has, instances: {look.instances}", AGREED)
+        return _end(options, look, f"the members agree with {look.origin}, instances: {look.instances}", AGREED)
     if options.dry_run:
         return _end(options, look, f"differences: {count}; nothing was done (--dry-run)", DIFFERENT)
     course = LinkCourse(look)

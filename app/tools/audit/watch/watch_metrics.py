@@ -47,9 +47,9 @@ def metrics_of(outcome: RoundOutcome) -> CollectorRegistry:
     if summary.links:
         text = "Instances of a link that are not as the other cluster has them, of all members"
         gauge = Gauge("rollcall_watch_link_findings", text, ["link", "kind"], registry=registry)
-        for one in summary.links:
+        for link in summary.links:
             for kind in KINDS:
-                gauge.labels(one["link"], kind).set(one[kind])
+                gauge.labels(link["link"], kind).set(link[kind])
     return registry
 
 
