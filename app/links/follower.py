@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from app.config.link_settings import LinkSettings
 from app.links.feed_lines import SETTLED_MS, FollowedPart
+from app.links.fetch_again import FetchAgain
 from app.naming.model.foreign import Arrival, ArrivalRule, ForeignPart
 from app.naming.model.json_fields import FROM_MEMBER, Fields
 from app.naming.model.keys import DEFAULT_CLUSTER, WALL_MS_END, check_names, check_service_format
@@ -77,6 +78,7 @@ class LinkFollower:
         self.rules = rules or LinkRules()
         self._own_cluster, self._store, self._would_be_empty = own_cluster, store, would_be_empty
         self._rule = ArrivalRule(Arrival(settings.arrival), settings.healthy_min, settings.weight)
+        self.again = FetchAgain()
         self.part: FollowedPart | None = None
         self.placed: Placed | None = None
         """Up to where the changes are taken; None before a comparison."""
@@ -395,4 +397,4 @@ class LinkFollower:
         assert part is not None
         held = [(name, state) for name, (_, state) in self.held().items()]
         chosen = [one for one in held if part.slice_of(one[0][1], slices) == slice_number]
-        return {"held": [[*name, digest_text(state.digest)] for name, state in chosen]}
+        return {"held": [[*one, digest_text(0 if self.again.has(one) else state.digest)] for one, state in chosen]}

@@ -148,6 +148,7 @@ class LinkSteps:
         """Note a failure. Return how long to wait before the next server is called."""
         follower, now_ms = self.follower, self._now_ms()
         follower.error = text
+        follower.again.failed()
         self.next_server()
         self._failures += 1
         if now_ms - self._logged_ms >= LOG_AGAIN_MS:
@@ -190,12 +191,15 @@ class LinkSteps:
 
     def _is_comparison_due(self) -> bool:
         follower, now_ms = self.follower, self._now_ms()
-        if follower.placed is None or follower.is_disturbed or now_ms - self._compared_ms >= COMPARE_MS:
+        if follower.placed is None or follower.is_disturbed or follower.again.is_due:
+            return True
+        if now_ms - self._compared_ms >= COMPARE_MS:
             return True
         return follower.recheck_ms is not None and now_ms >= follower.recheck_ms
 
     def _compare(self) -> Generator[Step, Any, None]:
         self.follower.begin_comparison()
+        self.follower.again.begin()
         follower, answers, slices, number = self.follower, list[dict[str, Any]](), self.follower.slices(), 0
         while number < slices:
             found = yield from self._compare_slice(number, slices)
@@ -205,6 +209,7 @@ class LinkSteps:
             answers += found
             number += 1
         follower.compared(answers, self._now_ms())
+        follower.again.fetched()
         self._compared_ms = self._now_ms()
 
     def _compare_slice(self, number: int, slices: int) -> Generator[Step, Any, list[dict[str, Any]] | None]:

@@ -103,6 +103,9 @@ class NacosSession:
             self._list()
             after_ms = min(LIST_SHARE * (self._now_ms() - now_ms), LIST_MAX_MS)
             self._list_ms = max(self._list_ms, self._now_ms() + after_ms)
+        if self._settings.follows and self._follower.again.is_due:
+            self._follower.again.begin()
+            self._again_ms, self._has_lost = now_ms, True
         if now_ms >= self._again_ms:
             self._again_ms = now_ms + ASK_AGAIN_MS
             self._asks.update(dict.fromkeys(self._watched))
@@ -246,7 +249,7 @@ class NacosSession:
         return self._settings.follows and part is not None and part.takes(*name)
 
     def _store(self, name: ServiceName, listed: NacosList) -> None:
-        if self._follower.digest_of(name) != listed.digest:
+        if self._follower.digest_of(name) != listed.digest or self._follower.again.has(name):
             self._changes += 1
             self._follower.line(listed.change(name), self._now_ms())
 
@@ -267,6 +270,7 @@ class NacosSession:
         self._has_lost, watched = False, self._watched
         gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].instances]
         self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())
+        self._follower.again.fetched()
 
     # --- what goes --------------------------------------------------------------------------------
 

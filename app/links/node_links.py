@@ -1,7 +1,7 @@
 """The links of a node: one thread for each link that is set, its settings read again when their file changes."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -14,6 +14,7 @@ from app.links.link_steps import LinkSteps
 from app.links.link_thread import LinkThread
 from app.links.nacos_thread import NacosThread
 from app.naming.model.foreign import ForeignPart
+from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.registry.foreign_table import ForeignTable
 from app.replication.foreign_type import ForeignStore, parse_foreign_key
 from distro.model.ports import Clock
@@ -169,6 +170,23 @@ class NodeLinks:
         for one in threads:
             one.end()
         return not [one for one in threads if not one.join(END_S)]
+
+    def fetch_again(self, name: str, services: Collection[tuple[str, str]]) -> int:
+        """Have a link compare all that this member follows, and fetch these services whole, whatever is held of them.
+
+        ``services``: namespaces here and full names. Return 0; or how many ms to wait, as it was asked just before.
+
+        Raises:
+            NotFound: there is no such link.
+            InvalidParam: the link brings no instances.
+        """
+        if (thread := self._threads.get(name)) is None:
+            raise NotFound(f"there is no link {name!r}; the links: {', '.join(sorted(self._threads)) or 'none'}")
+        follower = thread.follower
+        if not follower.settings.follows:
+            raise InvalidParam(f"link {name} brings no instances: its direction is {follower.settings.direction}")
+        names = [(follower.settings.there(namespace), full_name) for namespace, full_name in services]
+        return follower.again.ask(names, self._clock.monotonic_ms())
 
     # --- what is known ----------------------------------------------------------------------------
 

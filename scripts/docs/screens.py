@@ -81,6 +81,7 @@ def pages(service: str, ip: str) -> dict[str, str]:
         "charts": "/console/charts",
         "metric": "/console/metric?name=rollcall_member_state",
         "events": "/console/history",
+        "links": "/console/links",
         "clients": "/console/clients",
         "client": f"/console/client?id={ip}:8080%23true",
         "subscribers": "/console/subscribers",

@@ -30,6 +30,7 @@ PAGES = {
     "change": "/console/instances/change?serviceName=orders&do=disable&pick=%5B%2210.0.0.5%22,8080,%22DEFAULT%22%5D",
     "members": "/console/members",
     "members-compared": "/console/members?compare=1",
+    "links": "/console/links",
     "clients": "/console/clients",
     "client": "/console/client?id=10.0.0.1:8080%23true",
     "subscribers": "/console/subscribers",

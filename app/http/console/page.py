@@ -55,6 +55,7 @@ NAV = (
     ("overview", N_("Overview"), "/", False),
     ("services", N_("Services"), "/console/services", False),
     ("members", N_("Members"), "/console/members", False),
+    ("links", N_("Links"), "/console/links", True),
     ("charts", N_("Charts"), "/console/charts", False),
     ("events", N_("Events"), "/console/history", True),
     ("clients", N_("Clients"), "/console/clients", True),

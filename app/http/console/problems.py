@@ -3,7 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
+from app.http.console.api_caller import ApiRefusal
 from app.http.console.cluster_facts import ClusterFacts, cannot_reach
+from app.http.console.link_pages import link_facts
 from app.http.console.page import ConsolePage
 from app.languages.catalogues import N_
 from distro.model.types import MemberState
@@ -84,6 +86,7 @@ def problems_of(
                 count=facts.differing,
             )
             found.append(Problem("wait", text, "/console/members"))
+    found += _of_links(page)
     found += _of_instances(page, unhealthy)
     found += _of_machine(page) if page.is_admin else []
     return sorted(found, key=lambda one: one.kind != "bad")
@@ -99,6 +102,31 @@ def _of_instances(page: ConsolePage, unhealthy: dict[str, Any] | None) -> list[P
     else:
         text = page.gettext("%(count)s or more unhealthy instances.", count=number)
     return [Problem("wait", text, "/console/find?state=unhealthy")]
+
+
+def _of_links(page: ConsolePage) -> list[Problem]:
+    """Return the troubles with links; nobody is asked if this member has none."""
+    links = page.services.links
+    if not (links.counters()["links"] or links.error):
+        return []
+    try:
+        facts = link_facts(page)
+    except ApiRefusal:  # the user may not know, or this member loads
+        return []
+    silent: dict[str, list[str]] = {}
+    for one in facts.rows:
+        if one["silent"]:
+            silent.setdefault(one["name"], []).append(one["member"])
+    gettext = page.gettext
+    texts = [
+        gettext("The link %(link)s is silent at %(members)s.", link=link, members=", ".join(sorted(members)))
+        for link, members in sorted(silent.items())
+    ]
+    texts += [
+        gettext("%(address)s does not follow its settings of links: %(error)s", address=address, error=error)
+        for address, error in sorted(facts.errors.items())
+    ]
+    return [Problem("bad", text, "/console/links") for text in texts]
 
 
 def _of_machine(page: ConsolePage) -> list[Problem]:

@@ -76,6 +76,18 @@ LINKS = json_of(
                     },
                 )
             ),
+            "notAnswered": array(text("10.0.0.7:8848"), "Members that did not answer."),
+            "otherKinds": array(text("10.0.0.9:8848"), "Members of other software, which have no links."),
+        },
+    )
+)
+FETCHED = json_of(
+    record(
+        "FetchedAgain",
+        {
+            "address": text("10.0.0.1:8848"),
+            "link": text("dc-b"),
+            "services": whole(1, "Services that are fetched whole."),
         },
     )
 )

@@ -1,36 +1,41 @@
 """Links between clusters: the calls by which another cluster follows this one, and this cluster's own links."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 from marshmallow import validate
 
-from app.auth.access_rules import LOGGED_IN, READ, admin
+from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
 from app.config.link_settings import PATTERNS, LinkFilter
-from app.http.api.answers import json_reply
+from app.http.api.answers import json_reply, text_reply
 from app.http.api.call import JSON, Answer, Call, Lines, Reply, Services, route
 from app.http.api.stream_answers import LINES_TYPE
 from app.http.api.user_access import may_read
-from app.http.input.fields import PRESENT, Number, Text, Trimmed
+from app.http.input.fields import FILLED, PRESENT, JsonObject, Needed, Number, Text, Trimmed
 from app.http.input.schemas import CallSchema, LocalSchema, load_parameters
 from app.http.shapes.described import Content, Described
 from app.http.shapes.json_shapes import text
-from app.http.shapes.link_shapes import COMPARED, HELD_BODY, LINKS
+from app.http.shapes.link_shapes import COMPARED, FETCHED, HELD_BODY, LINKS
 from app.links.feed_lines import FollowedPart, takes_of
 from app.links.follower import SLICES_MAX
 from app.naming.model.json_fields import parse_json
+from app.naming.model.keys import DEFAULT_CLUSTER, check_names, check_service_format
 from app.naming.model.nacos_errors import InvalidParam
 from app.naming.wire.foreign_wire import parse_digest
 from app.peers.asked import ask_all
 from distro.model.errors import CodecError
 
 COMPARE, CHANGES, LINKS_PATH = "/v1/ns/link/compare", "/v1/ns/link/changes", "/v1/ns/link/list"
+FETCH = "/v1/ns/link/fetch"
 MEMBERS_MAX = 1_000
 HELD_MAX = 20_000
 ANSWER_BYTES_MAX = 2 * 1024 * 1024
 """The bytes of services in one answer to a comparison, plus one service."""
 ASK_S = 1.0
+FETCHED_MAX = 1_000
+"""Services that one request to fetch again names."""
 LINES_CONTENT = Content(LINES_TYPE, text('{"cluster":"dc-a","place":7}\n', "Lines, each of which is a JSON object."))
 _FROM_0 = validate.Range(min=0, error="it should be 0 or more")
 
@@ -147,14 +152,60 @@ def list_links(call: Call, services: Services) -> Answer:
     """
     links, address = services.links, services.cluster.self_address
     own = {"address": address, "error": links.error, "links": links.states()}
-    members = [own]
+    members, silent, other_kinds = [own], list[str](), list[str]()
     if not load_parameters(LocalSchema, call.parameters)["local"]:
-        told = ask_all(services, LINKS_PATH, {}, {"members": [own]}, _is_whole, ASK_S).told
+        told, silent, other_kinds = ask_all(services, LINKS_PATH, {}, {"members": [own]}, _is_whole, ASK_S)
         members = [one["members"][0] for _, one in sorted(told.items())]
-    return json_reply({"cluster": links.greeting().cluster, "members": members})
+    found = {"cluster": links.greeting().cluster, "members": members}
+    return json_reply(found | {"notAnswered": silent, "otherKinds": other_kinds})
 
 
 def _is_whole(answer: dict[str, Any]) -> bool:
     """Return whether an answer to ``local`` has the links of one member."""
     members = answer.get("members")
     return isinstance(members, list) and len(members) == 1 and isinstance(members[0], dict) and "links" in members[0]
+
+
+class FetchSchema(CallSchema):
+    name = Needed("name", "The link.", needs=FILLED)
+    services = JsonObject(
+        "services",
+        f"Services to fetch whole, at most {FETCHED_MAX}: lists of their full names, by namespace.",
+        {},
+        example='{"public":["DEFAULT_GROUP@@orders"]}',
+    )
+
+
+@route("POST", FETCH, access=admin(WRITE), described=Described(FETCHED, takes=(FetchSchema,)))
+def fetch(call: Call, services: Services) -> Answer:
+    """Have a link of this member fetch again: it compares all services that this member follows with the other cluster.
+
+    It fetches the named ones whole, even if their digests are equal. Returns at once. It invents and removes nothing
+    but what the other cluster states. A link takes such a call every 2 s.
+    """
+    values = load_parameters(FetchSchema, call.parameters)
+    named = _named(values["services"])
+    services.writes.check_timely(call)
+    if wait_ms := services.links.fetch_again(values["name"], named):
+        busy = text_reply(503, "the link was just asked to fetch again, please try again later")
+        return Reply(503, busy.body, busy.content_type, {"Retry-After": str(math.ceil(wait_ms / 1_000))})
+    return json_reply({"address": services.cluster.self_address, "link": values["name"], "services": len(named)})
+
+
+def _named(given: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the services of a request to fetch again, as namespaces and full names.
+
+    Raises:
+        InvalidParam: they are no lists of names, or too many.
+    """
+    if not all(isinstance(one, list) for one in given.values()):
+        raise InvalidParam("Parameter 'services' is illegal: it should have a list of full names for each namespace")
+    named = [(namespace, name) for namespace, names in given.items() for name in names]
+    if len(named) > FETCHED_MAX:
+        raise InvalidParam(f"Parameter 'services' is illegal: it should name at most {FETCHED_MAX} services")
+    for namespace, name in named:
+        if not isinstance(name, str):
+            raise InvalidParam("Parameter 'services' is illegal: the name of a service should be a text")
+        check_names(name, DEFAULT_CLUSTER, namespace)
+        check_service_format(name)
+    return named

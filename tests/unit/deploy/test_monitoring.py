@@ -12,6 +12,7 @@ import yaml
 pytest.importorskip("prometheus_client")
 
 from app.rows.summary import Summary, Verdict
+from app.tools.audit.compare.link_look import KINDS
 from app.tools.audit.report.textfile import registry_of
 from app.tools.audit.watch.rounds import RoundOutcome
 from app.tools.audit.watch.watch_metrics import metrics_of
@@ -30,7 +31,8 @@ SELECTOR = re.compile(r"\b(rollcall_[a-z_]+)\{(\w+)=\"([^\"]*)\"\}")
 def written() -> dict[str, set[tuple[str, str]]]:
     """The label values of each metric that a check and a watch write, by the metric's name."""
     at = "2026-11-21T03:20:00Z"
-    summary = Summary("2026-11-21", Verdict.AGREED, "agreed", checked_at=at)
+    links = [{"link": "dc-b", **dict.fromkeys(KINDS, 0)}]
+    summary = Summary("2026-11-21", Verdict.AGREED, "agreed", checked_at=at, links=links)
     found: dict[str, set[tuple[str, str]]] = {}
     for registry in (registry_of(summary), metrics_of(RoundOutcome(summary))):
         for family in registry.collect():
@@ -78,7 +80,7 @@ def test_panels_do_not_lie_on_each_other() -> None:
 
 
 def test_prometheus_takes_the_rules() -> None:
-    assert "SUCCESS: 10 rules found" in promtool("check", "rules", RULES)
+    assert "SUCCESS: 11 rules found" in promtool("check", "rules", RULES)
 
 
 def test_the_rules_tell_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from app.config.link_settings import LinkSettings, LinkSource
 from app.links.feed import Feed
 from app.links.feed_lines import EVERY_SERVICE, SETTLED_MS, FeedLines, FollowedPart, Greeting
+from app.links.fetch_again import INTERVAL_MS, NAMES_MAX, FetchAgain
 from app.links.follower import LinkFollower, LinkRules
 from app.naming.model.events import InstancesChanged, ServiceChanged
 from app.naming.model.foreign import LINK, ORIGIN, STALE
@@ -367,3 +368,46 @@ def test_a_link_compares_after_another_member_replaced_what_it_brought(linked: L
     assert follower.is_disturbed
     linked.compare()
     assert not any(STALE in one for one in here.shown().values())
+
+
+def test_a_service_that_an_operator_asks_for_comes_whole_whatever_is_held() -> None:
+    linked = Linked()
+    linked.there.put(NAME, "10.0.0.1")
+    linked.compare()
+    [(key, held)] = linked.here.store.parts("dc-b")
+    wrong = {one: replace(it, weight=7.0) for one, it in held.instances.items()}
+    linked.here.store.put(key, replace(held, instances=wrong))
+    linked.compare()
+    assert linked.here.store.part(key) == replace(held, instances=wrong), "its digest tells nothing of the fault"
+    assert linked.follower.again.ask([("public", NAME)], 0) == 0
+    assert linked.follower.again.ask([], INTERVAL_MS - 1) == 1
+    linked.follower.again.begin()
+    linked.follower.again.failed()
+    assert linked.follower.again.is_due, "it broke off, so the next comparison fetches the same"
+    linked.follower.again.begin()
+    linked.compare()
+    linked.follower.again.fetched()
+    part = linked.here.store.part(key)
+    assert (part and part.instances, linked.follower.again.is_due) == (held.instances, False)
+
+
+def test_requests_to_fetch_again_are_bounded() -> None:
+    again = FetchAgain()
+    assert again.ask([("public", f"G@@s{number}") for number in range(NAMES_MAX)], 0) == 0
+    assert again.ask([("public", "G@@more")], INTERVAL_MS) == INTERVAL_MS
+    again.begin()
+    assert again.ask([("public", "G@@s1")], INTERVAL_MS) == 0
+    again.fetched()
+    assert again.is_due, "one was asked for after the comparison began"
+    assert again.ask([("public", "G@@more")], 2 * INTERVAL_MS) == 0
+
+
+def test_a_comparison_that_breaks_off_is_made_again_if_it_was_asked_for() -> None:
+    again = FetchAgain()
+    again.begin()
+    again.failed()
+    assert not again.is_due
+    assert again.ask([], 0) == 0
+    again.begin()
+    again.failed()
+    assert again.is_due

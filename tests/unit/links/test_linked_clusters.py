@@ -5,12 +5,14 @@ import io
 import json
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
-from app.replication.foreign_type import ForeignKey
+from app.links.feed_lines import FollowedPart
+from app.replication.foreign_type import ForeignKey, parse_foreign_key
 from app.testing import Cluster, Registry
 from app.tools.audit.client.access import Access
 from app.tools.audit.dump.collect import Plan, ProgressBar, take_dump
@@ -199,3 +201,55 @@ def test_a_link_is_compared_live_with_the_cluster_at_its_other_end(
     assert (code, line["finding_class"], line["service"]) == (1, "MISSING", "DEFAULT_GROUP@@compared")
     code, _, error = compared("--link", "other")
     assert (code, error) == (2, f"rollcall compare: {here[0].address} has no link 'other'; its links: dc-b\n")
+
+
+def test_a_watch_tells_what_a_link_lacks_and_a_heal_fetches_it_again(
+    pair: Pair, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, here = pair
+    names = ("lost", "changed", "right")
+    for name in names:
+        there.register(name, "10.0.0.1", 80)
+        for member in here:
+            member.wait_for_instances(name, 1)
+
+    def told(*arguments: str) -> tuple[int, list[str]]:
+        members = ",".join(one.address for one in here)
+        code = main([*arguments, "--gap", "0", "--members", members, "--link", "dc-b"])
+        return code, capsys.readouterr().out.splitlines()
+
+    code, [line] = told("watch-agreement", "--once")
+    assert (code, line.partition(";")[0]) == (0, "agreed: 2 members, 0 instances of 0 services")
+    assert "; links: dc-b; looked at" in line
+    [lost, changed] = (ForeignKey("dc-b", "public", f"DEFAULT_GROUP@@{name}").text() for name in names[:2])
+    for key, weight in ((lost, None), (changed, 7.0)):
+        foreign = owner_of(here, key)._life.served.node.domain.foreign
+        part = foreign.part(key)
+        assert part is not None
+        wrong = {one: replace(it, weight=weight) for one, it in part.instances.items()} if weight else {}
+        foreign.put(key, replace(part, instances=wrong) if weight else None)
+    for member in here:
+        member.wait_for_instances("lost", 0)
+        member.wait_until(lambda member=member: [one.weight for one in member.instances("changed")] == [7.0])
+    code, [line, *examples] = told("watch-agreement", "--once")
+    assert (code, line.partition("; 2 members")[0]) == (
+        1,
+        "divergent: 4 LINK; dc-a lacks 1 of 3, has 2 with other values of dc-b",
+    )
+    assert len([one for one in examples if "missing: link dc-b from dc-b" in one]) == 2
+    code, lines = told("heal", "--dry-run")
+    assert (code, lines[-1]) == (1, "differences: 4; nothing was done (--dry-run)")
+    assert told("heal", "--json", "--within", "2m")[0] == 0
+    assert told("watch-agreement", "--once")[0] == 0
+    assert told("heal", "--service", "right") == (0, ["the members agree with dc-b, instances: 3"])
+
+
+def owner_of(cluster: Cluster, key: str) -> EmbeddedNode:
+    """Return the member that follows the service of a key."""
+    parsed = parse_foreign_key(key)
+    assert parsed is not None
+    for member in cluster:
+        part, _, of = str(link_of(member)["part"]).partition("/")
+        if FollowedPart(int(part) - 1, int(of)).has(parsed.full_name):
+            return member
+    raise AssertionError(f"nobody follows {key}")

@@ -1,6 +1,7 @@
 """A link over one connection to a Nacos, which a test plays: lists that come, late, wrong or not at all."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,6 +150,18 @@ def test_a_list_whose_namespace_is_not_clear_is_asked_for(linked: Linked) -> Non
     linked.nacos.pushed.append(Pushed(THERE, None, 100))
     linked.steps()
     assert set(linked.shown()) == {"10.0.0.7"}
+
+
+def test_lists_that_an_operator_asks_for_again_are_taken_whatever_is_held(linked: Linked) -> None:
+    [(key, held)] = linked.here.store.parts()
+    linked.here.store.put(key, replace(held, instances={}, kept={}, stale_ms=5))
+    compared = linked.follower.stats.compared
+    assert linked.follower.again.ask([THERE], linked.now[0]) == 0
+    linked.steps()
+    part = linked.here.store.part(key)
+    assert part is not None
+    assert (set(part.instances), linked.follower.again.is_due) == (set(held.instances), False)
+    assert linked.follower.stats.compared == compared + 1
 
 
 def test_a_service_that_is_listed_no_more_is_gone(linked: Linked) -> None:

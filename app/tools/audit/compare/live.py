@@ -107,7 +107,7 @@ def _taken(
         futures = []
         for one in asked:
             spool = stack.enter_context(tempfile.TemporaryFile(prefix="rollcall-"))  # noqa: SIM115 (the stack closes it)
-            futures.append((one, spool, pool.submit(_take, one, spool, stop, link if one is asked[0] else None)))
+            futures.append((one, spool, pool.submit(take_rows, one, spool, stop, link if one is asked[0] else None)))
         try:
             # Other members name an owner by the address that it gives itself.
             a, b = (_side(one, spool, future.result(), reading) for one, spool, future in futures)
@@ -124,10 +124,13 @@ def _side(asked: Asked, spool: IO[bytes], taken: MemberDump, reading: Reading) -
     return side_of_spool(taken.address or asked.address, spool, reading, facts)
 
 
-def _take(asked: Asked, spool: IO[bytes], stop: Event, link: str | None) -> MemberDump:
+def take_rows(
+    asked: Asked, spool: IO[bytes], stop: Event, link: str | None, *, names_cluster: bool = False
+) -> MemberDump:
     """Write the member's rows to the spool; return all else of its dump, whose address is empty if it gives none.
 
-    ``link``: write only what this link brought, as instances.
+    ``link``: write only what this link brought, as instances. ``names_cluster``: have the id of the cluster, too, which
+    only a dump with links has.
 
     Raises:
         CannotCompare: the member did not answer, or its rows cannot be kept.
@@ -138,7 +141,7 @@ def _take(asked: Asked, spool: IO[bytes], stop: Event, link: str | None) -> Memb
             try:
                 with spool_writer(spool) as writer:
                     emit: Emit = partial(_keep_linked, writer, link) if link else partial(_keep, writer)
-                    return take(client, asked.namespaces, emit, links=bool(link))
+                    return take(client, asked.namespaces, emit, links=bool(link) or names_cluster)
             except CallError as error:
                 if not patience.try_again(error):
                     raise CannotCompare(f"{asked.address} did not answer: {error}") from None

@@ -48,6 +48,12 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
     )
     add_night_options(parser)
     parser.add_argument("--namespace", metavar="NAMESPACE", help="its namespace (public)")
+    parser.add_argument(
+        "--link",
+        metavar="NAME[=URL]",
+        help="heal what this link brought: have the members fetch it again. It is compared with the servers of the "
+        "link, or with this member of the other cluster",
+    )
     add_member_options(parser)
     parser.add_argument("--dry-run", action="store_true", help="only show the state of each member and the right state")
     parser.add_argument(
@@ -82,9 +88,13 @@ def run(options: argparse.Namespace) -> int:
     stop = Event()
     try:
         access, addresses, url_address = members_of(options)
-        wanted = wanted_services(options)
+        wanted = [] if options.link else wanted_services(options)
         if url_address:
             addresses = listed_members(url_address, access)
+        if options.link:
+            from app.tools.audit.heal.link_heal import heal_link
+
+            return heal_link(options, addresses, access, stop)
         if len(wanted) == 1 and options.service:
             return _heal(options, Healing(addresses, access, wanted[0], stop), stop)
         return heal_many(options, addresses, access, wanted, stop)

@@ -81,7 +81,7 @@ _OF_CLASSES = {
     ),
     FindingClass.LINK: (
         "A link does not show what the other cluster has. Look whether it is silent or refuses services (`rollcall "
-        "links`), and whether its user may read them; it compares at least each 5 minutes. These instances:"
+        "links`), and whether its user may read them. `rollcall heal --link NAME` has it fetch again. These instances:"
     ),
     FindingClass.DUPLICATE: (
         "One address is registered twice. If that is a mistake, deregister one (`rollcall deregister`); if not, "

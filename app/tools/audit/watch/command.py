@@ -24,6 +24,7 @@ from app.tools.audit.client.access import (
 from app.tools.audit.client.arguments import add_alert_options
 
 if TYPE_CHECKING:
+    from app.tools.audit.compare.link_look import LinkEnd
     from app.tools.audit.report.alert_state import Alerts
     from app.tools.audit.watch.rounds import RoundOutcome
 
@@ -59,6 +60,14 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         action="append",
         default=[],
         help="further namespaces that members may not list",
+    )
+    parser.add_argument(
+        "--link",
+        metavar="NAME[=URL]",
+        action="append",
+        default=[],
+        help="also compare what this link brought with the cluster at its other end, at the servers of the link or "
+        "at this member; may be given several times",
     )
     add_alert_options(parser)
     parser.add_argument("--state", metavar="DIR", help="keep the open alerts in this folder, across restarts")
@@ -109,7 +118,16 @@ class Watch:
         """Read the options; raise AccessError if an address or option cannot be used."""
         self._options, self._stop = options, stop
         self._access, self._addresses, self._url_address = members_of(options)
+        self._links = self._links_of() if options.link else ()
         self._alerts = self._alerts_of() if options.alert_url else None
+
+    def _links_of(self) -> "tuple[LinkEnd, ...]":
+        from app.tools.audit.compare.link_look import parse_link
+        from app.tools.audit.watch.link_rounds import LINKS_MAX
+
+        if len(self._options.link) > LINKS_MAX:
+            raise AccessError(f"{len(self._options.link)} links are over the limit of {LINKS_MAX}")
+        return tuple(parse_link(one, self._access) for one in self._options.link)
 
     def _alerts_of(self) -> "Alerts":
         from app.tools.audit.report.alert_bodies import AlertFormat, AlertSource
@@ -152,7 +170,7 @@ class Watch:
                 if not self._addresses:
                     return no_verdict(f"no member list of {self._url_address}: {error}")
                 print(f"no member list of {self._url_address}: {error}", file=sys.stderr)
-        plan = RoundPlan(self._access, self._options.gap, names_of(self._options.namespaces))
+        plan = RoundPlan(self._access, self._options.gap, names_of(self._options.namespaces), self._links)
         return run_round(plan, self._addresses, self._stop)
 
     def _tell(self, outcome: "RoundOutcome") -> None:

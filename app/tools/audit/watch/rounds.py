@@ -13,9 +13,12 @@ from app.rows.summary import Summary, Verdict, now_text
 from app.tools.audit.client.access import Access
 from app.tools.audit.client.http_client import MemberClient, Patience
 from app.tools.audit.compare.compare import Row, Side, compare
+from app.tools.audit.compare.link_look import LinkEnd
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.manifest import DumpState
 from app.tools.audit.report.alert_bodies import EXAMPLES_MAX, one_line
+from app.tools.audit.report.wording import links_in_words
+from app.tools.audit.watch.link_rounds import with_links
 from app.tools.audit.watch.looks import DIFFERING_MAX, Group, Told, TwoLooks, look_twice
 from app.tools.audit.watch.readers import REPORTED_MAX, DigestReader, ServiceKey
 
@@ -38,6 +41,8 @@ class RoundPlan:
     access: Access
     gap_s: float
     namespaces: tuple[str, ...] = ()
+    links: tuple[LinkEnd, ...] = ()
+    """The links to compare with the clusters at their other ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,11 @@ def run_round(plan: RoundPlan, addresses: Sequence[str], stop: Event) -> RoundOu
         group = Group(readers)
         looked = look_twice(group, pause)
         outcome = _outcome(group, looked, began)
+        if plan.links and outcome.summary.verdict is not Verdict.UNJUDGED:
+            summary = with_links(outcome.summary, plan.links, group.here(), plan.access, pause, stop)
+            outcome = replace(outcome, summary=summary)
+            if summary.verdict is not Verdict.UNJUDGED:
+                outcome = replace(outcome, summary=replace(summary, line=_line(outcome)))
         if stop.is_set():
             raise Stopped
         if reported := list(looked.lasting)[:REPORTED_MAX]:
@@ -229,7 +239,9 @@ def _line(outcome: RoundOutcome) -> str:
     size = f"{summary.compared}{of_all} members, {summary.instances:,} instances of {summary.services:,} services"
     motion = f"; {outcome.in_motion:,} services in motion" if outcome.in_motion else ""
     if summary.verdict is Verdict.AGREED:
-        return f"agreed: {size}{motion}; looked at {summary.night}"
+        of_links = f"; links: {', '.join(one['link'] for one in summary.links)}" if summary.links else ""
+        return f"agreed: {size}{of_links}{motion}; looked at {summary.night}"
     counts = ", ".join(f"{count:,} {name}" for name, count in summary.findings.items())
+    linked = "".join(f"; {text}" for text in links_in_words(summary))
     services = f" in {outcome.lasting:,} services" if outcome.lasting else ""
-    return f"divergent: {counts}{services}; {size}{motion}; looked at {summary.night}"
+    return f"divergent: {counts}{services}{linked}; {size}{motion}; looked at {summary.night}"

@@ -5,6 +5,7 @@ from datetime import datetime
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from app.rows.summary import Verdict
+from app.tools.audit.compare.link_look import KINDS
 from app.tools.audit.format.manifest import DumpState
 from app.tools.audit.watch.rounds import RoundOutcome
 
@@ -43,6 +44,12 @@ def metrics_of(outcome: RoundOutcome) -> CollectorRegistry:
         }
     for name, (text, value) in counts.items():
         Gauge(f"rollcall_watch_{name}", text, registry=registry).set(value)
+    if summary.links:
+        text = "Instances of a link that are not as the other cluster has them, of all members"
+        gauge = Gauge("rollcall_watch_link_findings", text, ["link", "kind"], registry=registry)
+        for link in summary.links:
+            for kind in KINDS:
+                gauge.labels(link["link"], kind).set(link[kind])
     return registry
 
 

@@ -58,6 +58,8 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
                         "%(member)s, link %(name)s: %(why)s", member=one["member"], name=text_of(one, "name"), why=why
                     ),
                 )
+    if silent := answer.get("notAnswered"):
+        say(options, gettext("links at %(silent)s are left out: no answer", silent=", ".join(map(str, silent))))
     return ExitCode.NOT_ALL if any(_is_silent(one) for one in told) else ExitCode.DONE
 
 

@@ -256,3 +256,13 @@ def test_each_format(filled: Commands) -> None:
     ]
     assert filled("services", "-o", "wide").out == filled("services").out
     assert filled("services", "-o", "name").out == "orders\nshop@@cart\n"
+
+
+def test_links_of_members_that_do_not_answer_are_named(command: Commands) -> None:
+    link = {"name": "dc-b", "cluster": "dc-b", "silent": True, "error": "it does not answer"}
+    told = {"members": [{"address": "a:1", "error": "", "links": [link]}], "notAnswered": ["b:1"]}
+    with tiny_server(lambda _: Given(200, json.dumps(told).encode())) as server:
+        ran = command("links", "--server", server.address)
+    assert (ran.code, "dc-b" in ran.out) == (1, True)
+    assert "links at b:1 are left out: no answer" in ran.err
+    assert "a:1, link dc-b: it does not answer" in ran.err

@@ -35,6 +35,7 @@ PAGES = (
     "/console/explain",
     "/console/explain?serviceName=orders&ip=10.0.0.1&port=8080",
     "/console/members",
+    "/console/links",
     "/console/clients",
     "/console/client?id=10.0.0.1:8080%23true",
     "/console/subscribers",

@@ -132,7 +132,7 @@ def test_rights_hold_for_what_pages_show_and_change(users_node: FakeNode, boss: 
     assert reader.get(page).status_code == writer.get(page).status_code == 200
     assert reader.get("/console/services", namespaceId="prod").text.count('role="alert"') == 1
     assert reader.get("/console/services").headers["Location"].endswith("?namespaceId=dev"), "the one with a right"
-    for path in ("/console/switches", "/console/users", "/console/clients"):
+    for path in ("/console/switches", "/console/users", "/console/clients", "/console/links"):
         answer = reader.get(path)
         assert answer.status_code == 403
         assert "Permission denied" in answer.text

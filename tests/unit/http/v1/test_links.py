@@ -1,5 +1,6 @@
 """The calls of links: a comparison, the stream of changes as a thread answers it, and the links themselves."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
@@ -9,8 +10,9 @@ from flask.testing import FlaskClient
 from app.http.factory import create_app
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
 from tests.support.fake_node import FakeNode
+from tests.support.linked_node import linked_node
 
-COMPARE, CHANGES, LINKS = (f"/nacos/v1/ns/link/{name}" for name in ("compare", "changes", "list"))
+COMPARE, CHANGES, LINKS, FETCH = (f"/nacos/v1/ns/link/{name}" for name in ("compare", "changes", "list", "fetch"))
 
 
 def register(client: FlaskClient, **values: str) -> None:
@@ -97,3 +99,48 @@ def test_the_links_of_a_node(node: FakeNode, client: FlaskClient) -> None:
     told = client.get(LINKS).get_json()
     assert told["cluster"] == "here"
     assert told["members"] == [{"address": "127.0.0.1:8848", "error": node.links.error, "links": []}]
+    assert (told["notAnswered"], told["otherKinds"]) == ([], [])
+
+
+@pytest.fixture
+def linked() -> Iterator[FakeNode]:
+    with linked_node() as node:
+        yield node
+
+
+def test_a_link_is_asked_to_fetch_again(linked: FakeNode) -> None:
+    client = create_app(linked).test_client()
+    query = {"name": "dc-b", "services": '{"public":["G@@orders"]}'}
+    told = client.post(FETCH, query_string=query)
+    assert told.get_json() == {"address": "127.0.0.1:8848", "link": "dc-b", "services": 1}
+    again = client.post(FETCH, query_string={"name": "dc-b"})
+    assert (again.status_code, again.headers["Retry-After"]) == (503, "2")
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "why"),
+    [
+        ({}, 400, "'name' is required"),
+        ({"name": "dc-c"}, 404, "there is no link 'dc-c'; the links: dc-b, old"),
+        ({"name": "old"}, 400, "its direction is out"),
+        ({"name": "dc-b", "services": "[]"}, 400, "should be a JSON object"),
+        ({"name": "dc-b", "services": '{"public":"orders"}'}, 400, "list of full names"),
+        ({"name": "dc-b", "services": '{"public":[1]}'}, 400, "should be a text"),
+        ({"name": "dc-b", "services": '{"public":["a##b"]}'}, 400, "serviceName"),
+        ({"name": "dc-b", "services": orjson.dumps({"public": ["G@@a"] * 1_001}).decode()}, 400, "at most 1000"),
+    ],
+)
+def test_a_wrong_request_to_fetch_again_names_the_field(
+    linked: FakeNode, query: dict[str, str], status: int, why: str
+) -> None:
+    answer = create_app(linked).test_client().post(FETCH, data=query)
+    assert (answer.status_code, why in answer.text) == (status, True), answer.text
+
+
+def test_only_an_administrator_has_a_link_fetch_again() -> None:
+    node = node_with_users()
+    writer = add_user(node, "writer", (":*:naming/*", "rw"))
+    client = create_app(node).test_client()
+    assert client.post(FETCH, query_string={"name": "dc-b", "accessToken": writer}).status_code == 403
+    answer = client.post(FETCH, query_string={"name": "dc-b", "accessToken": token_of(node, ADMIN)})
+    assert answer.status_code == 404

@@ -1,0 +1,199 @@
+"""``rollcall heal --link``: have a link fetch again what its members hold differently from the linked cluster.
+
+The members take what the other cluster states, by the rules of links; this command only looks, and asks.
+"""
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from threading import Event
+
+from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
+from app.tools.audit.client.access import Access, namespace_of
+from app.tools.audit.client.http_client import CallError, MemberClient, Patience
+from app.tools.audit.compare.input import CannotCompare
+from app.tools.audit.compare.link_look import (
+    FINDINGS_MAX,
+    LinkEnd,
+    LinkFinding,
+    LinkLook,
+    lasting_look,
+    look_at_link,
+    parse_link,
+)
+from app.tools.audit.heal.healing import ASK_AGAIN_S, LOOK_AGAIN_S, MEMBERS_MAX, CannotHeal, ask_all
+from app.tools.printable import json_line, printable
+
+AGREED, DIFFERENT = 0, 1
+FETCH_PATH = "/v1/ns/link/fetch"
+SERVICES_MAX = 1_000
+"""The most services that one call names; those that still differ are named in the next one."""
+LINES_MAX = 200
+ServiceName = tuple[str, str]
+
+
+@dataclass(slots=True)
+class LinkCourse:
+    """The record of a heal of one link."""
+
+    before: LinkLook
+    after: LinkLook | None = None
+    left: tuple[LinkFinding, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+    """The members that refused to fetch again, with the last reason."""
+
+
+class LinkHealing:
+    """The looks at a link, and the calls that have its members fetch again."""
+
+    def __init__(
+        self,
+        end: LinkEnd,
+        addresses: Sequence[str],
+        access: Access,
+        wanted: Collection[ServiceName],
+        stop: Event,
+    ) -> None:
+        """``wanted``: only these services, by their names here; empty for all.
+
+        Raises:
+            CannotHeal: there are too many members, or none.
+        """
+        if not 1 <= len(addresses) <= MEMBERS_MAX:
+            raise CannotHeal(f"a heal of a link needs 1 to {MEMBERS_MAX} members; {len(addresses)} given")
+        self._end, self._addresses, self._access = end, tuple(addresses), access
+        self._wanted, self._stop = frozenset(wanted), stop
+
+    def look(self) -> LinkLook:
+        """Look at the link once.
+
+        Raises:
+            CannotHeal: the link cannot be compared.
+        """
+        try:
+            look = look_at_link(self._end, self._addresses, self._access, self._stop)
+        except CannotCompare as error:
+            raise CannotHeal(str(error)) from None
+        return look.of_services(self._wanted) if self._wanted else look
+
+    def find(self, gap_s: float) -> LinkLook:
+        """Look, and once more after the gap if something differs; return what lasts.
+
+        Raises:
+            CannotHeal: as ``look``.
+        """
+        look = self.look()
+        if not look.findings or not gap_s or self._stop.wait(gap_s):
+            return look
+        return lasting_look(look, self.look())
+
+    def heal(self, course: LinkCourse, within_s: float) -> None:
+        """Have the members fetch again until nothing differs, for ``within_s`` at most; note how it ended.
+
+        Raises:
+            CannotHeal: as ``look``.
+        """
+        began_s = time.monotonic()
+        asked_s, look, previous = -ASK_AGAIN_S, course.before, None
+        while True:
+            passed_s = time.monotonic() - began_s
+            if passed_s - asked_s >= ASK_AGAIN_S:
+                asked_s = passed_s
+                course.refused = self._ask(look.services[:SERVICES_MAX])
+            if self._stop.wait(LOOK_AGAIN_S):
+                return
+            look = course.after = self.look()
+            if not look.findings:
+                return
+            if time.monotonic() - began_s >= within_s:
+                course.left = (lasting_look(previous, look) if previous is not None else look).findings
+                return
+            previous = look
+
+    def _ask(self, services: Sequence[ServiceName]) -> dict[str, str]:
+        """Have each member fetch these services; return the refusals by address."""
+        named: dict[str, list[str]] = {}
+        for namespace, name in services:
+            named.setdefault(namespace, []).append(name)
+        parameters = {"name": self._end.name, "services": json.dumps(named)}
+
+        def ask(address: str) -> str:
+            patience = Patience(self._access.retries, self._stop)
+            with contextlib.closing(MemberClient(address, self._access, patience)) as client:
+                try:
+                    client.post(FETCH_PATH, parameters)
+                except CallError as error:
+                    return str(error)
+            return ""
+
+        return {address: why for address, why in ask_all(self._addresses, ask, self._stop).items() if why}
+
+
+def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Access, stop: Event) -> int:
+    """Heal a link, print what was seen before and after, and return the exit code.
+
+    Raises:
+        AccessError: the URL of the other cluster cannot be used.
+        CannotHeal: the link cannot be compared.
+    """
+    if options.results or options.night or options.classes:
+        raise CannotHeal("--link compares now: it takes no findings of a night")
+    namespace = namespace_of(options)
+    wanted = [(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in options.service]
+    healing = LinkHealing(parse_link(options.link, access), addresses, access, wanted, stop)
+    look = healing.find(options.gap)
+    count = len(look.findings)
+    _print(_lines(options, "before", look.findings))
+    if not count:
+        return _end(options, look, f"the members agree with {look.origin}, instances: {look.instances}", AGREED)
+    if options.dry_run:
+        return _end(options, look, f"differences: {count}; nothing was done (--dry-run)", DIFFERENT)
+    course = LinkCourse(look)
+    healing.heal(course, options.within)
+    _print(_lines(options, "after", course.left))
+    for address, reason in course.refused.items():
+        _say(f"{address} does not fetch again: {reason}")
+    after = course.after or look
+    if course.left:
+        text = (
+            f"differences that remain: {len(course.left)} (before: {count}). rollcall links says whether it is silent"
+        )
+        return _end(options, after, f"{text}, or refuses services", DIFFERENT)
+    return _end(options, after, f"healed, differences: {count}", AGREED)
+
+
+def _lines(options: argparse.Namespace, stage: str, findings: Sequence[LinkFinding]) -> Iterator[str]:
+    if options.json:
+        for one in findings:
+            yield json_line({"stage": stage, **asdict(one)})
+        return
+    for one in findings[:LINES_MAX]:
+        host = f"[{one.ip}]" if ":" in one.ip else one.ip
+        where = f"{one.namespace}/{one.service} {host}:{one.port}#{one.cluster} at {one.member}"
+        yield printable(f"{stage}: {one.kind} {where}: {one.found}, expected {one.expected}")
+    if (more := len(findings) - LINES_MAX) > 0:
+        yield f"... and {more} more; --json shows them all"
+
+
+def _end(options: argparse.Namespace, look: LinkLook, text: str, code: int) -> int:
+    for address, reason in look.absent.items():
+        _say(f"{address} is not compared: {reason}")
+    if look.is_cut:
+        _say(f"more than {FINDINGS_MAX:,} instances differ; only so many were looked at")
+    if look.absent and code == AGREED:
+        code, text = DIFFERENT, f"among the members that were compared: {text}"
+    _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else printable(text)])
+    return code
+
+
+def _print(lines: Iterable[str]) -> None:
+    sys.stdout.writelines(f"{line}\n" for line in lines)
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"rollcall heal: {printable(text)}\n")
