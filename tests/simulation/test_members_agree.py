@@ -9,9 +9,10 @@ import pytest
 
 from app.tools.simulation.scenarios.scenarios import members_agree
 from app.tools.simulation.scenarios.without import Earlier
+from tests.support.thorough import usually
 
 pytestmark = pytest.mark.simulation
-SEEDS = 100
+SEEDS = usually(40, 100)
 GROUP = 10
 """Of each ten, seven have three members, one has two and two have five."""
 MARKS = {
@@ -87,13 +88,13 @@ def test_members_agree_after_the_faults(first: int, marks: dict[int, Counter[str
     run_group(first, marks)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + GROUP))
+@pytest.mark.parametrize("seed", range(100, 100 + usually(4, GROUP)))
 def test_members_of_two_releases_agree(seed: int) -> None:
     """One of them compares all keys in verify rounds, the other digests with its like."""
     members_agree(seed, member_class=HalfEarlier)
 
 
-@pytest.mark.parametrize("seed", [*range(SEEDS + GROUP, SEEDS + 2 * GROUP), 1_052])
+@pytest.mark.parametrize("seed", [*range(110, 110 + usually(4, GROUP)), 1_052])
 def test_members_agree_after_writes_that_were_passed_on_together(seed: int) -> None:
     """In the last seed an owner does not list the sender yet, and refuses what was passed on together."""
     assert members_agree(seed, bursts=8).marks[TOGETHER]
