@@ -17,6 +17,7 @@ def run_here(*arguments: str | Path, environ: Mapping[str, str]) -> CompletedPro
     with (
         patch.dict(os.environ, environ, clear=True),
         patch("sys.argv", ["rollcall", *typed]),
+        patch("tqdm.tqdm.monitor_interval", 0),  # or a thread that watches progress bars outlives the command
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),
     ):
