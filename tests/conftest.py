@@ -14,9 +14,12 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.support.spark import spark as spark
+from tests.support.thorough import EXAMPLES, examples
 
 # How long an example takes says something of the machine's other work, and nothing of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "untimed", max_examples=examples(EXAMPLES), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("untimed")
 
 THREAD_END_S = 60.0

@@ -7,6 +7,7 @@ from typing import Any
 from app.config.link_settings import NACOS
 from app.links.feed import Feed
 from app.links.follower import LinkFollower
+from app.links.link_calls import LinkError
 from app.links.link_steps import Connect, LinkSteps, Step
 from app.links.link_thread import LinkThread
 from app.links.nacos_grpc import GrpcNacos
@@ -58,8 +59,21 @@ class NacosThread(LinkThread):
         super().__init__(follower, part, now_ms, partial(NacosSteps, self.outgoing))
         self._part, self._feed = part, feed
         self._former: NacosSide | None = None
-        """The connection to a server that asked to connect to another one, until all is registered there."""
+        """A connection to a server that was late or asked to connect elsewhere, until the next one has everything."""
         self._moved_ms = 0
+
+    def check(self) -> None:
+        """Cut a call under way in which nothing whole came for too long. For a timer.
+
+        Over gRPC each call has its own deadline. The cut would end what is registered, while perhaps only this thread
+        is late.
+        """
+        if self.follower.settings.kind != NACOS:
+            super().check()
+
+    def _run(self) -> None:
+        super()._run()
+        self._leave_former()
 
     def _take(self, step: Step) -> object:
         if isinstance(step, Connect):
@@ -77,15 +91,22 @@ class NacosThread(LinkThread):
             self.follower.settings, server
         )
         self._calls, self._begun_ms = side, self._now_ms()
-        is_kept = False
+        is_open = is_kept = False
         try:
             if not self._stopped.is_set():  # or the end came before it could cut these calls
                 side.open()
+            is_open = True
             self._work(side)
         except NacosMoved:
             self.steps.next_server()
             self._leave_former()
             self._former, is_kept = side, True
+        except LinkError:
+            # The server may only be late, or this member was: what is registered stays until the next one has it.
+            is_kept = is_open and side.carries_twice and self._former is None and not self._stopped.is_set()
+            if is_kept:
+                self._former, self._moved_ms = side, self._now_ms()
+            raise
         finally:
             self._calls = None
             if self.outgoing is not None:

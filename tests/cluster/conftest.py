@@ -11,7 +11,7 @@ from tests.support.processes import NO_VERIFY, ClusterProcesses, Member, running
 StartCluster = Callable[..., ClusterProcesses]
 collect_ignore = ["sample_project"]
 """It has tests of its own, which are run where it is installed."""
-STARTED_ANEW = {"test_lifecycle", "test_worker", "test_sockets"}
+STARTED_ANEW = {"test_worker", "test_sockets"}
 """Files whose tests look at the processes of a node, so that each is the new program that a user would start."""
 
 
@@ -22,11 +22,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.cluster)
 
 
+@pytest.fixture
+def new_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start the nodes of a test as a user does: other nodes are forked from a process with the same modules."""
+    monkeypatch.setattr(Member, "forks", False)
+
+
 @pytest.fixture(autouse=True)
-def nodes_are_new_programs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the nodes of some files as a user does: other nodes are forked from a process with the same modules."""
+def new_programs_in_some_files(request: pytest.FixtureRequest) -> None:
     if request.path.stem in STARTED_ANEW:
-        monkeypatch.setattr(Member, "forks", False)
+        request.getfixturevalue("new_programs")
 
 
 @pytest.fixture(scope="session")

@@ -11,11 +11,14 @@ import pytest
 from app.config.client_config import CLIENT_VARIABLES
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, AUTH_ON, make_first_admin
 from tests.support.processes import COMMAND, FAST, HANG_S, ClusterProcesses, eventually
+from tests.support.ran_here import run_here
 from tests.support.tiny_server import refusing_address
 
 
 class Shell:
-    """Runs the installed command in a process of its own, with a home of its own."""
+    """Runs commands with a home of their own, one as the installed program and all others in this process."""
+
+    is_new_program = False
 
     def __init__(self, home: Path, server: str) -> None:
         self.variables: dict[str, str] = {"ROLLCALL_SERVER": server, "HOME": str(home)}
@@ -24,9 +27,11 @@ class Shell:
         """Run one command, whatever its exit code."""
         clean = {name: value for name, value in os.environ.items() if name not in CLIENT_VARIABLES}
         environ: Mapping[str, str] = {**clean, **self.variables, **variables}
-        return subprocess.run(
-            [COMMAND, *arguments], capture_output=True, text=True, env=environ, timeout=HANG_S, check=False
-        )
+        if self.is_new_program:
+            return subprocess.run(
+                [COMMAND, *arguments], capture_output=True, text=True, env=environ, timeout=HANG_S, check=False
+            )
+        return run_here(*arguments, environ=environ)
 
     def out(self, *arguments: str, **variables: str) -> str:
         """What a command prints that must end well."""
@@ -127,6 +132,7 @@ def test_a_watch_tells_what_another_member_was_told(three: ClusterProcesses, she
 
 
 def test_what_goes_wrong_is_one_line(shell: Shell) -> None:
+    shell.is_new_program = True
     nobody = refusing_address()
     shell.refused(3, f"{nobody} does not answer: connection refused", "services", "--server", nobody)
     shell.refused(5, "there is no service cli-nosuch in namespace public", "instances", "cli-nosuch")

@@ -1,23 +1,14 @@
 """Running members compared by the command."""
 
 import json
-import subprocess
 
 from tests.cluster.conftest import StartCluster
-from tests.support.processes import COMMAND, ClusterProcesses, clean_environ, eventually
-
-END_S = 120.0
+from tests.support.processes import ClusterProcesses, clean_environ, eventually
+from tests.support.ran_here import run_here
 
 
 def compared(*arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [COMMAND, "compare", *arguments],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        timeout=END_S,
-        check=False,
-    )
+    done = run_here("compare", *arguments, environ=clean_environ())
     return done.returncode, done.stdout, done.stderr
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ from tests.support.client import Answer
 from tests.support.damage import LONG, MARKER, owner_of, plant, plant_client, plant_record
 from tests.support.departures import DEPARTURES, EXTRA, ONE, TWO, Instances, having_more, lacking
 from tests.support.processes import (
-    COMMAND,
     FAST,
     VERIFY_WITHOUT_SAMPLES,
     ClusterProcesses,
@@ -22,15 +20,12 @@ from tests.support.processes import (
     clean_environ,
     eventually,
 )
+from tests.support.ran_here import run_here
 from tests.support.sdk_client import SdkClient, run_client
-
-END_S = 120.0
 
 
 def ran(*arguments: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [COMMAND, *arguments], env=clean_environ(), capture_output=True, text=True, timeout=END_S, check=False
-    )
+    done = run_here(*arguments, environ=clean_environ())
     return done.returncode, done.stdout, done.stderr
 
 

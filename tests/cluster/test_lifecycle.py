@@ -93,6 +93,7 @@ class TestStop:
         victim.client.register(service, "10.3.2.3")
         eventually(lambda: cluster.all_list(service, {f"10.3.2.{number}:8080" for number in (1, 2, 3)}))
 
+    @pytest.mark.usefixtures("new_programs")
     def test_all_stop_together(self, make_cluster: StartCluster) -> None:
         """None of them waits for the others, who are not there any more."""
         cluster = make_cluster()
@@ -137,6 +138,7 @@ def test_a_fourth_member_joins_by_the_member_file(make_cluster: StartCluster) ->
         eventually(lambda service=service: cluster.all_list(service, expected))  # type: ignore[misc]
 
 
+@pytest.mark.usefixtures("new_programs")
 class TestRefused:
     def test_a_second_node_on_one_data_folder(self, make_cluster: StartCluster) -> None:
         first, second = make_cluster(2, {"nacos.standalone": "true"})
@@ -230,7 +232,12 @@ def test_one_command_starts_and_ends_three_members(tmp_path: Path) -> None:
             process.terminate()
     text = (tmp_path / "log").read_text()
     assert "Traceback" not in text
-    # Of members that end at once, the last may find nobody to hand over to.
-    meant = "RUNNING AS ROOT", "no other member can be reached"
+    # Of members that end at once, the last may find nobody to hand over to. A busy machine makes a process wait.
+    meant = (
+        "RUNNING AS ROOT",
+        "no other member can be reached",
+        "this process did not run for",
+        "a turn of the engine took",
+    )
     warnings = [line for line in text.splitlines() if " WARNING " in line and not any(one in line for one in meant)]
     assert warnings == [], "a healthy start and end"

@@ -29,6 +29,7 @@ from tests.support.abuse_corpus import (
     parameters_of,
 )
 from tests.support.fake_node import FakeNode
+from tests.support.thorough import examples
 
 SAMPLE = 3_000
 LOOPBACK = {"REMOTE_ADDR": "127.0.0.1"}
@@ -136,7 +137,7 @@ _REFUSING = {
 """Parameters by which a request is refused whatever the others are; ``encoding`` could make other names of them."""
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(400), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(request=requests())
 def test_anything(abused: tuple[FakeNode, Flask, dict[str, Any]], request: Request) -> None:
     node, app, before = abused

@@ -8,6 +8,7 @@ from app.http.api.call import Reply
 from app.http.server.connection import IDLE_S, OUT_BYTES_MAX, UNREAD_S
 from app.http.server.request_reader import BODY_S
 from tests.support.abuse_corpus import RAW
+from tests.support.thorough import examples
 from tests.support.wire import FakeServer, Wire, chunked, replies_of, request
 
 LARGE = b"x" * (OUT_BYTES_MAX + 1)
@@ -90,7 +91,7 @@ class Random:
                 self.wire.answer()
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.lists(steps, max_size=12), ends)
 def test_any_course_of_things(taken: list[tuple[object, ...]], how: str) -> None:
     course = Random()
@@ -103,7 +104,7 @@ def test_any_course_of_things(taken: list[tuple[object, ...]], how: str) -> None
     assert course.server.room_bytes == 20_000
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.lists(sent, min_size=1, max_size=8).map(b"".join), st.lists(st.integers(1, 200), min_size=1, max_size=20))
 def test_pieces_make_no_difference(data: bytes, sizes: list[int]) -> None:
     """Who reads all gets whole answers, the same ones however the requests were cut."""

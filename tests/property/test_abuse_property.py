@@ -12,6 +12,7 @@ from app.http.api.call import ROUTES
 from app.http.blueprints import MODULES
 from app.http.factory import create_app
 from tests.support.fake_node import FakeNode
+from tests.support.thorough import examples
 
 assert MODULES, "their import fills the table"
 CONTEXT = "/nacos"
@@ -88,7 +89,7 @@ def client() -> FlaskClient:
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(25), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=forms, form=forms, agent=agents)
 @example(query={}, form={}, agent="")
 def test_any_parameters(
@@ -98,13 +99,13 @@ def test_any_parameters(
 
 
 @pytest.mark.parametrize(("method", "path"), [call for call in CALLS if call[0] != "GET"])
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=forms, body=bodies, kind=types)
 def test_any_body(client: FlaskClient, method: str, path: str, query: dict[str, str], body: bytes, kind: str) -> None:
     check(client, method, path, query_string=query, data=body, headers={"Content-Type": kind})
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS", "TRACE"]),
     path=st.text(st.sampled_from("/ab.;%-_ é"), max_size=12),

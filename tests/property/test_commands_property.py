@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from app.config.client_config import CLIENT_VARIABLES
 from app.tools.cli import main
 from app.tools.command.asking.exits import ExitCode
+from tests.support.thorough import examples
 from tests.support.tiny_server import Given, TinyServer, refusing_address, tiny_server
 
 CODES = {code.value for code in ExitCode}
@@ -87,7 +88,7 @@ def ended(*arguments: str) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     command=COMMANDS,
     answer=ANSWERS,
@@ -105,7 +106,7 @@ def test_whatever_a_server_answers(
         json.loads(out)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(service=WORDS, server=WORDS | st.just(""), namespace=WORDS, path=WORDS)
 def test_whatever_is_typed(service: str, server: str, namespace: str, path: str) -> None:
     where = refusing_address() if not server else f"127.0.0.1:1/{server}"
@@ -115,7 +116,7 @@ def test_whatever_is_typed(service: str, server: str, namespace: str, path: str)
     assert out == ""
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(server=WORDS)
 def test_whatever_is_given_as_server_is_refused_or_not_there(server: str) -> None:
     # With a port at which nobody listens, whatever the host: no name is looked up that chance made.

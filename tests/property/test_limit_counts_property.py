@@ -25,6 +25,7 @@ from app.naming.registry.registry import Registry
 from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.types import NO_VERSION, Version
 from tests.support.registry_parts import naming_of
+from tests.support.thorough import examples
 
 LIMITS = NamingLimits(
     namespaces=2,
@@ -288,4 +289,4 @@ class History(RuleBasedStateMachine):
 
 
 TestHistory = History.TestCase
-TestHistory.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestHistory.settings = settings(max_examples=examples(150), stateful_step_count=60, deadline=None)

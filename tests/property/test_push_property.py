@@ -16,6 +16,7 @@ from app.naming.push.udp_subscribers import (
     Subscriber,
     UdpSubscribers,
 )
+from tests.support.thorough import examples
 
 SERVICES = ["g@@a", "g@@b", "g@@c"]
 PORTS = list(range(50_000, 50_004))
@@ -150,5 +151,5 @@ class Clients(RuleBasedStateMachine):
         assert stats.succeeded + stats.failed <= stats.total == len(self.sent)
 
 
-Clients.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+Clients.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=40, deadline=None)
 TestClients = Clients.TestCase

@@ -13,6 +13,7 @@ from app.naming.model.model import Instance
 from app.naming.registry.operations import DeregisterInstance, RegisterInstance
 from app.naming.registry.registry import Registry
 from tests.support.registry_parts import naming_of
+from tests.support.thorough import examples
 
 SERVICE = "G@@a"
 KEY = ("public", SERVICE)
@@ -163,4 +164,4 @@ class Sources(RuleBasedStateMachine):
 
 
 TestSources = Sources.TestCase
-TestSources.settings = settings(max_examples=150, stateful_step_count=30, deadline=None)
+TestSources.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)

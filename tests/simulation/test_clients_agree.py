@@ -16,9 +16,10 @@ from app.tools.simulation.world.world import World
 from distro.members.members_view import HANDOVER_MS
 from distro.model.types import DistroKey, Version
 from distro.protocol.engine_reader import EngineReader
+from tests.support.thorough import usually
 
 pytestmark = pytest.mark.simulation
-SEEDS = 30
+SEEDS = usually(10, 30)
 GROUP = 10
 ONE = RegisterInstance(SERVICES[0], "10.9.1.1", 80)
 

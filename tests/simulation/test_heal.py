@@ -16,6 +16,7 @@ from app.tools.simulation.world.sim_clients import SimOperator
 from app.tools.simulation.world.world import World, settle_ms
 from distro.model.config import DistroConfig
 from distro.model.types import Version
+from tests.support.thorough import usually
 
 pytestmark = [pytest.mark.simulation]
 SEEDS = range(3)
@@ -148,7 +149,7 @@ def test_what_the_owner_lost_comes_back_from_the_member_that_is_named(seed: int)
     assert "10.66.0.1:8080:unknown:DEFAULT" not in owner.instances(KEY), "nobody beats for it"
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(usually(len(DEPARTURES), 20)))
 def test_calls_and_answers_that_are_lost_late_or_come_twice_do_no_harm(seed: int) -> None:
     """An operator asks all members, again and again; once the network is calm, all agree."""
     world = damaged(seed, DEPARTURES[list(DEPARTURES)[seed % len(DEPARTURES)]], lambda one: parts(one)[1][:1])

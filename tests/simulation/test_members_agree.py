@@ -9,11 +9,14 @@ import pytest
 
 from app.tools.simulation.scenarios.scenarios import members_agree
 from app.tools.simulation.scenarios.without import Earlier
+from tests.support.thorough import THOROUGH, usually
 
 pytestmark = pytest.mark.simulation
-SEEDS = 100
 GROUP = 10
 """Of each ten, seven have three members, one has two and two have five."""
+GROUPS = [range(first, first + GROUP) for first in range(0, usually(40, 100), GROUP)]
+if not THOROUGH:
+    GROUPS.append(range(74, 75))  # the first seed in which a write is lost with its process
 MARKS = {
     "answer lost",
     "answer lost by a cut",
@@ -75,25 +78,25 @@ def marks() -> dict[int, Counter[str]]:
     return {}
 
 
-def run_group(first: int, marks: dict[int, Counter[str]]) -> None:
+def run_group(seeds: range, marks: dict[int, Counter[str]]) -> None:
     seen = Counter[str]()
-    for seed in range(first, first + GROUP):
+    for seed in seeds:
         seen += members_agree(seed).marks
-    marks[first] = seen
+    marks[seeds.start] = seen
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, GROUP), ids=lambda first: f"seeds {first} to {first + GROUP - 1}")
-def test_members_agree_after_the_faults(first: int, marks: dict[int, Counter[str]]) -> None:
-    run_group(first, marks)
+@pytest.mark.parametrize("seeds", GROUPS, ids=lambda seeds: f"seeds {seeds.start} to {seeds.stop - 1}")
+def test_members_agree_after_the_faults(seeds: range, marks: dict[int, Counter[str]]) -> None:
+    run_group(seeds, marks)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS, SEEDS + GROUP))
+@pytest.mark.parametrize("seed", range(100, 100 + usually(4, GROUP)))
 def test_members_of_two_releases_agree(seed: int) -> None:
     """One of them compares all keys in verify rounds, the other digests with its like."""
     members_agree(seed, member_class=HalfEarlier)
 
 
-@pytest.mark.parametrize("seed", [*range(SEEDS + GROUP, SEEDS + 2 * GROUP), 1_052])
+@pytest.mark.parametrize("seed", [*range(110, 110 + usually(4, GROUP)), 1_052])
 def test_members_agree_after_writes_that_were_passed_on_together(seed: int) -> None:
     """In the last seed an owner does not list the sender yet, and refuses what was passed on together."""
     assert members_agree(seed, bursts=8).marks[TOGETHER]
@@ -101,10 +104,10 @@ def test_members_agree_after_writes_that_were_passed_on_together(seed: int) -> N
 
 def test_each_kind_of_fault_happens_in_these_seeds(marks: dict[int, Counter[str]]) -> None:
     """A fault that does not happen tests nothing; so does a rule's answer that is never given."""
-    for first in range(0, SEEDS, GROUP):
+    for seeds in GROUPS:
         if sum(marks.values(), Counter[str]()).keys() >= MARKS:
             break
-        if first not in marks:
-            run_group(first, marks)
+        if seeds.start not in marks:
+            run_group(seeds, marks)
     seen = sum(marks.values(), Counter[str]()).keys() - {TOGETHER}
     assert seen == MARKS, (MARKS - seen, seen - MARKS)

@@ -6,9 +6,10 @@ A failure names its seed; ``rollcall simulate --scenario mixed --seed N`` shows 
 import pytest
 
 from app.tools.simulation.scenarios.scenarios import mixed_agree
+from tests.support.thorough import usually
 
 pytestmark = pytest.mark.simulation
-SEEDS = 40
+SEEDS = usually(20, 40)
 GROUP = 10
 
 

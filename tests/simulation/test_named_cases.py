@@ -23,9 +23,10 @@ from distro.model.types import Datum, Version
 from distro.protocol.tasks import SPACING_FACTOR_MAX
 from distro.wire.codec import encode_frame
 from distro.wire.http_agent import MEMBER_HEADER
+from tests.support.thorough import usually
 
 pytestmark = [pytest.mark.simulation]
-SEEDS = range(10)
+SEEDS = range(usually(4, 10))
 
 
 def cut_off(world: World, member: SimMember, clients: list[SimClient]) -> None:

@@ -176,3 +176,15 @@ def test_a_connection_that_is_reset_loses_nothing_that_it_registered() -> None:
         there.wait_until(is_moved)
         there.register("others", "10.0.0.2", 80)
         here.wait_for_instances("others", 1)
+
+
+def test_a_link_whose_thread_has_no_time_keeps_its_connection() -> None:
+    """Time passes here at once, as on a machine that is too busy for the thread: the Nacos is none the worse."""
+    with Registry() as there, Registry(settings=linked_with(there)) as here:
+        here.register("orders", "10.0.0.1", 80, ephemeral=False)
+        there.wait_for_instances("orders", 1)
+        connections = json.loads(there.call("GET", "/v2/core/loader/current"))
+        here.clock.advance(20)
+        there.register("others", "10.0.0.2", 80)
+        here.wait_for_instances("others", 1)
+        assert json.loads(there.call("GET", "/v2/core/loader/current")).keys() == connections.keys()

@@ -79,18 +79,48 @@ def test_a_server_that_sends_the_link_away_is_left_when_the_next_one_has_everyth
     assert [one.server for one in servers.opened] == ["127.0.0.1:1", "127.0.0.1:2"]
 
 
-def test_after_a_failure_the_next_server_is_called_and_an_ended_link_withdraws(
+def test_a_connection_whose_server_is_late_stays_until_the_next_one_has_everything(
     servers: PlayedServers, thread: NacosThread
 ) -> None:
+    """Two carriers whose calls are late at once would leave the Nacos without an instance."""
+    eventually(lambda: servers.opened and THERE in servers.opened[0].registered)
+    registered_then: list[bool] = []
+
     def fail(number: int, call: str) -> None:
         if number == 0 and call == "check":
-            raise LinkError("gone")
+            raise LinkError("late")
+        if number == 1 and call == "register":
+            registered_then.append(not servers.closed)
 
     servers.fails = fail
-    eventually(lambda: len(servers.opened) > 1 and THERE in servers.opened[1].registered)
-    assert servers.closed[0] == (servers.opened[0], False, 1)
+    eventually(lambda: servers.closed)
+    assert servers.closed == [(servers.opened[0], False, 2)]
+    assert registered_then[0]
     assert (thread.steps.sent_services, thread.steps.sent_instances) == (1, 1)
     thread.end(withdraws=True)
     assert thread.join(10.0)
     assert servers.closed[1:] == [(servers.opened[1], True, 2)]
     assert thread.steps.sent_instances == 0
+
+
+def gone(number: int, call: str) -> None:
+    raise LinkError("gone")
+
+
+def test_a_connection_that_is_kept_ends_with_the_link(servers: PlayedServers, thread: NacosThread) -> None:
+    eventually(lambda: servers.opened and THERE in servers.opened[0].registered)
+    servers.fails = gone
+    eventually(lambda: len(servers.opened) > 2)
+    assert servers.opened[0] not in [one for one, _, _ in servers.closed]
+    thread.end()
+    assert thread.join(10.0)
+    assert {one.id for one, _, _ in servers.closed} == {one.id for one in servers.opened}
+
+
+def test_a_connection_is_not_kept_for_longer_than_a_hand_over_while_no_server_answers(
+    servers: PlayedServers, thread: NacosThread, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(nacos_thread, "HANDOVER_MS", 10)
+    eventually(lambda: servers.opened and THERE in servers.opened[0].registered)
+    servers.fails = gone
+    eventually(lambda: servers.opened[0] in [one for one, _, _ in servers.closed])

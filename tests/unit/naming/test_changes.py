@@ -21,6 +21,7 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum, Version
 from tests.support.registry_parts import naming_of
+from tests.support.thorough import examples
 
 NS, TAG = "public", "G@@a"
 KEY = datum_key(NS, TAG)
@@ -174,7 +175,7 @@ def test_changes_in_order_make_what_the_whole_datum_makes(steps: list[tuple[Any,
     assert set(copy.events) <= {InstancesChanged(KEY, Origin.PEER)}
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(commands, min_size=1, max_size=12),
     st.lists(st.tuples(st.sampled_from(["take", "look", "sync"]), st.integers(0, 30)), max_size=30),

@@ -10,6 +10,7 @@ import pytest
 
 from app.rows.rows import FORMAT, encode_row, instance_row, service_row
 from tests.support.processes import COMMAND, clean_environ
+from tests.support.ran_here import run_here
 from tests.support.tiny_server import Given, Received, refusing_address, tiny_server
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -57,8 +58,7 @@ def member(address: str, *times: Rows) -> Callable[[Received], Given]:
 
 
 def compared(*arguments: str) -> tuple[int, list[dict[str, Any]], str]:
-    command = [COMMAND, "compare", *arguments, "--json", "--retries", "0"]
-    done = subprocess.run(command, env=clean_environ(), capture_output=True, text=True, timeout=END_S, check=False)
+    done = run_here("compare", *arguments, "--json", "--retries", "0", environ=clean_environ())
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 

@@ -1,11 +1,11 @@
 """The findings of a night: those that its commit names, and no others."""
 
 import json
-import subprocess
 from pathlib import Path
 
 from tests.support.night_findings import NIGHT, commit_findings, finding
-from tests.support.processes import COMMAND, clean_environ
+from tests.support.processes import clean_environ
+from tests.support.ran_here import run_here
 
 FOUND = [
     finding(
@@ -18,14 +18,7 @@ CUT_OFF = [finding("EXTRA", service="DEFAULT_GROUP@@never-committed")]
 
 
 def findings(*arguments: str, **environ: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [COMMAND, "findings", *arguments],
-        env=clean_environ() | environ,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_here("findings", *arguments, environ=clean_environ() | environ)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -14,6 +14,7 @@ import pytest
 from app.rows.rows import FORMAT, encode_row, instance_row, service_row
 from tests.support.night_findings import commit_findings, finding
 from tests.support.processes import COMMAND, clean_environ
+from tests.support.ran_here import run_here
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
 
 NDJSON = {"Content-Type": "application/x-ndjson"}
@@ -79,15 +80,8 @@ def healed(*members: Any, more: tuple[str, ...] = ()) -> tuple[int, list[dict[st
     with ExitStack() as stack:
         servers: list[TinyServer] = [stack.enter_context(tiny_server(one)) for one in members if callable(one)]
         addresses = [one.address for one in servers] + [one for one in members if isinstance(one, str)]
-        command = [COMMAND, "heal", "--service", "orders", "--members", ",".join(addresses), "--retries", "2"]
-        done = subprocess.run(
-            [*command, "--gap", "10ms", "--json", *more],
-            env=clean_environ(),
-            capture_output=True,
-            text=True,
-            timeout=END_S,
-            check=False,
-        )
+        command = ["heal", "--service", "orders", "--members", ",".join(addresses), "--retries", "2"]
+        done = run_here(*command, "--gap", "10ms", "--json", *more, environ=clean_environ())
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
@@ -298,20 +292,8 @@ class Shelf:
 def healed_of_night(folder: Path, *members: Shelf, more: tuple[str, ...] = ()) -> tuple[int, list[dict[str, Any]], str]:
     with ExitStack() as stack:
         addresses = [stack.enter_context(tiny_server(one)).address for one in members]
-        command = [
-            COMMAND,
-            "heal",
-            "--results",
-            str(folder),
-            "--members",
-            ",".join(addresses),
-            "--gap",
-            "10ms",
-            "--json",
-        ]
-        done = subprocess.run(
-            [*command, *more], env=clean_environ(), capture_output=True, text=True, timeout=END_S, check=False
-        )
+        command = ["heal", "--results", folder, "--members", ",".join(addresses), "--gap", "10ms", "--json"]
+        done = run_here(*command, *more, environ=clean_environ())
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 

@@ -24,6 +24,7 @@ from app.naming.registry.registry import Registry
 from app.naming.registry.union import view_of
 from app.tools.simulation.member.disk import MemoryDisk
 from tests.support.taken_first import TakenFirst
+from tests.support.thorough import examples
 
 NAME = "g@@s"
 META = service_meta_key("public", NAME)
@@ -448,4 +449,4 @@ class RestartsAtAnyTime(RuleBasedStateMachine):
 
 
 TestRestartsAtAnyTime = RestartsAtAnyTime.TestCase
-TestRestartsAtAnyTime.settings = settings(max_examples=50, stateful_step_count=30, deadline=None)
+TestRestartsAtAnyTime.settings = settings(max_examples=examples(50), stateful_step_count=30, deadline=None)

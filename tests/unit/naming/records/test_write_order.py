@@ -20,6 +20,7 @@ from app.tools.simulation.member.disk import MemoryDisk
 from distro.model.errors import CodecError
 from distro.model.types import Datum, Version
 from tests.support.processes import eventually
+from tests.support.thorough import examples
 
 ME, OTHER = "a:1~1", "b:1~1"
 THREADS = 8
@@ -294,7 +295,7 @@ def test_an_error_in_the_check_of_one_write_is_no_others(busy: Busy) -> None:
 # --- turns ------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.frozensets(st.sampled_from("abcde"), max_size=4), min_size=2, max_size=12))
 def test_turns_of_any_names_all_end_and_no_name_is_had_twice_at_once(wanted: list[frozenset[str]]) -> None:
     turns, had, lock = WriteTurns(), set[str](), Lock()
