@@ -12,7 +12,7 @@ import orjson
 
 from app.config.addresses import split_address
 from app.config.link_settings import LinkSettings
-from app.config.version import __version__
+from app.config.version import LINK_APP, __version__
 
 TIMEOUT_S = 3.0
 """Without any byte for so long the other side is silent. It sends a line at least each second."""
@@ -25,6 +25,8 @@ ERROR_CHARS = 200
 TTL_S, TTL_MIN_S = 1_800.0, 20.0
 """The time for which a token counts, where the answer to a login has none, and the shortest."""
 USER_AGENT = f"Rollcall-Link:{__version__}"
+APP = f"{LINK_APP}-{__version__}"
+"""The name of the application under which a Nacos lists a link among its subscribers and connections."""
 
 
 class LinkError(Exception):

@@ -14,8 +14,8 @@ import grpc
 from app.config.addresses import join_address, split_address
 from app.config.link_settings import LinkSettings
 from app.config.rpc_settings import RPC_SDK_OFFSET
-from app.config.version import NACOS_2_VERSION, __version__
-from app.links.link_calls import TIMEOUT_S, LinkError, LinkRefused
+from app.config.version import NACOS_2_VERSION
+from app.links.link_calls import APP, TIMEOUT_S, LinkError, LinkRefused
 from app.links.nacos_inbox import Inbox, Message
 from app.links.nacos_side import NacosMoved
 from app.peers import payload as wire
@@ -78,7 +78,7 @@ class NacosConnection:
         body = wire.request_body(
             clientVersion=f"Nacos-Java-Client:v{NACOS_2_VERSION}",
             tenant="",
-            labels={"source": "sdk", "module": "naming", "AppName": f"rollcall-link-{__version__}"},
+            labels={"source": "sdk", "module": "naming", "AppName": APP},
             abilityTable=ABILITIES,
             module="internal",
         )
@@ -96,8 +96,8 @@ class NacosConnection:
                     raise
                 time.sleep(CHECK_AGAIN_S)
 
-    def _headers(self) -> Mapping[str, str] | None:
-        return {"accessToken": self.token} if self.token else None
+    def _headers(self) -> Mapping[str, str]:
+        return {"app": APP, "accessToken": self.token} if self.token else {"app": APP}
 
     def call(self, request_type: str, fields: Mapping[str, Any], timeout_s: float = TIMEOUT_S) -> dict[str, Any]:
         """Return the fields of the answer to one call.

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import orjson
 
 from app.config.link_settings import LinkSettings
-from app.links.link_calls import LinkCalls, LinkError, LinkRefused
+from app.links.link_calls import APP, LinkCalls, LinkError, LinkRefused
 from app.links.nacos_catalog import NacosCatalog
 from app.links.nacos_side import Pushed, Registration, on_pages
 from app.links.nacos_values import Address, ServiceName, WatchedNames
@@ -198,7 +198,7 @@ class HttpNacos:
             self._spaces.add(name)
             self._polls.pop(name, None)
             self._polls[name] = time.monotonic()
-        place = {"udpPort": self._udp.getsockname()[1], "clientIP": self._own_ip}
+        place = {"udpPort": self._udp.getsockname()[1], "clientIP": self._own_ip, "app": APP}
 
         def ask(calls: LinkCalls, name: ServiceName) -> dict[str, Any]:
             query = {"namespaceId": name[0], "serviceName": name[1], "healthyOnly": "false", "clusters": ""}

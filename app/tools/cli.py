@@ -33,6 +33,7 @@ from app.tools.command import (
     simulate_command,
 )
 from app.tools.command.local_cluster import LocalCluster, LocalNode
+from app.tools.command.migrate import migrate_command
 from app.tools.command.registry import (
     clients_command,
     completion_command,
@@ -72,6 +73,7 @@ COMMANDS = (
     find_command,
     members_command,
     links_command,
+    migrate_command,
     clients_command,
     namespaces_command,
     switches_command,

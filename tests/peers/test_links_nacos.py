@@ -4,11 +4,9 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from http.client import HTTPException
-from typing import Any, TypeVar
 
 import pytest
 
@@ -16,88 +14,27 @@ from app.links.feed_lines import FollowedPart
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.testing import Cluster
 from app.tools.embedded.embedded_node import EmbeddedNode
-from app.tools.embedded.errors_of_use import CallRefused
-from tests.peers.conftest import SEEN_TIMEOUT_S, skip_without_tools, taken
-from tests.peers.real_members import RealMember
-from tests.peers.test_real_nacos_2 import PATIENT, listed
-from tests.support.client import Client
-from tests.support.processes import eventually, free_ports
-
-SEEN_S = float(SEEN_TIMEOUT_S)
-ORIGIN = "rollcall.origin"
-Answered = TypeVar("Answered")
-
-
-def done(call: Callable[..., None], *arguments: Any, **values: Any) -> None:
-    """Make a call at a member here; again while the member refuses it, because this machine had no time for it."""
-
-    def is_taken() -> bool:
-        try:
-            call(*arguments, **values)
-        except CallRefused as error:
-            if error.status != HTTPStatus.SERVICE_UNAVAILABLE:
-                raise
-            return False
-        return True
-
-    eventually(is_taken, SEEN_S)
-
-
-def answered(call: Callable[..., Answered], *arguments: Any, **values: Any) -> Answered:
-    """Return the answer of a member here.
-
-    Raises:
-        AssertionError: it refuses all calls now, because this machine had no time for it. For ``eventually``: not yet.
-    """
-    try:
-        return call(*arguments, **values)
-    except CallRefused as error:
-        if error.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            raise AssertionError(str(error)) from error
-        raise
-
-
-@dataclass(frozen=True, slots=True)
-class RealNacos:
-    """A server alone, and the calls of its clients."""
-
-    client: Client
-    kind: str
-    """As a link names it."""
-
-    def register(self, service: str, ip: str, **values: object) -> None:
-        """Register an instance that needs no beats for minutes."""
-        taken(self.client, "POST", "/v1/ns/instance", serviceName=service, ip=ip, port=80, metadata=PATIENT, **values)
-
-    def deregister(self, service: str, ip: str) -> None:
-        taken(self.client, "DELETE", "/v1/ns/instance", serviceName=service, ip=ip, port=80)
-
-    def lists(self, service: str, *ips: str) -> bool:
-        return listed(self.client, service) == {f"{one}:80" for one in ips}
-
-    def origins(self, service: str) -> dict[str, str | None]:
-        """The origin of each instance of a service."""
-        hosts = self.client.call("GET", "/v1/ns/instance/list", serviceName=service).json()["hosts"]
-        return {one["ip"]: one["metadata"].get(ORIGIN) for one in hosts}
+from tests.peers.linked_nacos import (
+    ORIGIN,
+    SEEN_S,
+    RealNacos,
+    done,
+    link_of,
+    linked_with,
+    links_of,
+    real_nacos,
+    seen,
+    write_links,
+)
+from tests.peers.test_real_nacos_2 import PATIENT
+from tests.support.processes import eventually
 
 
 @pytest.fixture(scope="module", params=["2", "3", "1.4"])
 def real(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNacos]:
     """A real Nacos 2.3.1, a 3.0.3 and a 1.4.1, each alone."""
-    skip_without_tools()
-    [port] = free_ports(1)
-    member = RealMember(request.param, port, tmp_path_factory.mktemp("linked") / f"real-{port}", [f"127.0.0.1:{port}"])
-    try:
-        member.begin()
-        member.wait()
-        yield RealNacos(member.client, "nacos1" if request.param == "1.4" else "nacos")
-    finally:
-        member.stop()
-
-
-def linked_with(real: RealNacos, direction: str) -> dict[str, str]:
-    values = {"servers": real.client.address, "kind": real.kind, "direction": direction}
-    return {f"rollcall.link.old.{name}": value for name, value in values.items()}
+    with real_nacos(request.param, tmp_path_factory.mktemp("linked")) as nacos:
+        yield nacos
 
 
 @pytest.fixture
@@ -105,20 +42,6 @@ def here(real: RealNacos) -> Iterator[Cluster]:
     """A cluster of three with a link to it."""
     with Cluster(3, settings={"rollcall.cluster.id": "dc-a"} | linked_with(real, "both")) as cluster:
         yield cluster
-
-
-def links_of(member: EmbeddedNode) -> list[dict[str, object]]:
-    [told] = json.loads(answered(member.call, "GET", "/v1/ns/link/list", local="true"))["members"]
-    return list(told["links"])
-
-
-def link_of(member: EmbeddedNode) -> dict[str, object]:
-    [link] = links_of(member)
-    return link
-
-
-def seen(member: EmbeddedNode, service: str) -> set[str]:
-    return {one.ip for one in answered(member.instances, service)}
 
 
 def test_each_side_sees_what_the_other_registers_and_removes(real: RealNacos, here: Cluster) -> None:
@@ -236,17 +159,11 @@ def test_a_link_that_is_added_and_removed_while_members_run_leaves_nothing(real:
     with Cluster(2, settings={"rollcall.cluster.id": "dc-a"}) as here:
         for name in names:
             done(here[0].register, name, "10.5.0.1", 80, ephemeral=False)
-        files = [one._life.settings.links.file for one in here]
-        for file in files:
-            assert file is not None
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text("".join(f"{key}={value}\n" for key, value in linked_with(real, "out").items()))
+        write_links(list(here), linked_with(real, "out"))
         for name in names:
             eventually(lambda name=name: real.lists(name, "10.5.0.1"), SEEN_S)
         eventually(lambda: all(links_of(one) for one in here), SEEN_S)  # each reads its own file
         assert [link_of(one)["services"] for one in here] == [0, 0]
-        for file in files:
-            assert file is not None
-            file.write_text("")
+        write_links(list(here), {})
         for name in names:
             eventually(lambda name=name: real.lists(name), SEEN_S)

@@ -55,9 +55,17 @@ class FakeNacos:
     switches: dict[str, Any] | None = None
     clients: dict[str, list[dict[str, Any]]] | None = None
     """What each client publishes, by its id."""
+    subscribers: list[dict[str, Any]] = field(default_factory=list)
+    """As API v1 gives them: namespaceId, serviceName (with its group), ip, agent, app."""
+    connections: dict[str, dict[str, Any]] | None = None
+    """The metaInfo of clients over gRPC, by their ids; None where there is no such call."""
+    is_3: bool = False
+    """Whether it has API v3 in place of v1 and v2."""
     page_max: int = 1_000_000
     token: str = ""
     """Asked of every call but the login, when there is one."""
+    password: str = ""
+    """Asked of a login, when there is one."""
     on_call: Callable[[str, dict[str, str]], Given | None] = lambda path, parameters: None
     """May answer in our place, or change the lists."""
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
@@ -69,8 +77,12 @@ class FakeNacos:
         self.calls.append((path, parameters))
         if given := self.on_call(path, parameters):
             return given
-        if path == "/v1/auth/login" and self.token:
+        if path == ("/v3/auth/user/login" if self.is_3 else "/v1/auth/login") and self.token:
+            if self.password and parse_qs(received.body.decode()).get("password") != [self.password]:
+                return Given(403, b"unknown user!")
             return self._json({"accessToken": self.token, "tokenTtl": 18_000})
+        if path.startswith(("/v1/", "/v2/") if self.is_3 else "/v3/"):
+            return self._json({"status": 404, "message": "no such api"}, 404)
         if self.token and parameters.get("accessToken") != self.token:
             return Given(403, b'{"message":"unknown user!"}', JSON)
         match path:
@@ -92,6 +104,13 @@ class FakeNacos:
             case "/v1/ns/distro/datum" if self.has_datums:
                 wanted = json.loads(received.body)["keys"].split(",")
                 return self._datums({key: value for key, value in self.datums.items() if _key(*key) in wanted})
+            case "/v1/ns/service/subscribers":
+                listed = self._subscribers(parameters["namespaceId"], parameters["serviceName"].strip())
+                return self._json({"subscribers": listed, "count": len(listed)})
+            case "/v2/core/loader/current" if self.connections is not None:
+                return self._json({name: {"metaInfo": one} for name, one in self.connections.items()})
+            case _ if self.is_3:
+                return self._of_3(path, parameters)
             case "/v1/ns/catalog/services":
                 return self._services(parameters)
             case "/v1/ns/catalog/service":
@@ -100,6 +119,38 @@ class FakeNacos:
                 return self._instances(parameters)
         status = 501 if path.startswith("/v1/ns") else 404
         return self._json({"status": status, "message": "no such api"}, status)
+
+    def _of_3(self, path: str, parameters: dict[str, str]) -> Given:
+        match path:
+            case "/v3/admin/core/cluster/node/list":
+                data: Any = [self._node(one) for one in self.members]
+            case "/v3/admin/core/namespace/list":
+                data = [{"namespace": one} for one in self.namespaces or ("public",)]
+            case "/v3/admin/core/loader/current":
+                data = {name: {"metaInfo": one} for name, one in (self.connections or {}).items()}
+            case "/v3/admin/ns/service/list":
+                namespace = parameters["namespaceId"]
+                names = sorted(name for one, name in self.shown if one == namespace)
+                data = self._page([self._detail(namespace, name) for name in names], parameters)
+            case "/v3/admin/ns/service/subscribers":
+                name = f"{parameters['groupName']}@@{parameters['serviceName']}"
+                found = [
+                    {**one, "appName": one["app"]}
+                    for one in self._subscribers(parameters["namespaceId"], name)
+                    if one["serviceName"] == name
+                ]
+                data = self._page(found, parameters)
+            case _:
+                return self._json({"code": 404, "message": "no such api"}, 404)
+        return self._json({"code": 0, "message": "success", "data": data})
+
+    def _subscribers(self, namespace: str, name: str) -> list[dict[str, Any]]:
+        return [one for one in self.subscribers if one["namespaceId"] == namespace and name in one["serviceName"]]
+
+    def _page(self, rows: list[Any], parameters: dict[str, str]) -> dict[str, Any]:
+        size = min(int(parameters["pageSize"]), self.page_max)
+        start = (int(parameters["pageNo"]) - 1) * size
+        return {"totalCount": len(rows), "pageItems": rows[start : start + size]}
 
     def _json(self, value: Any, status: int = 200) -> Given:
         return Given(status, json.dumps(value).encode(), dict(JSON))

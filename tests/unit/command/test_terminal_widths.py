@@ -27,6 +27,7 @@ HELP_ONLY = {
     "findings": "it needs the results of a night",
     "files": "it writes files",
     "doctor": "it reads the settings of this machine",
+    "migrate": "it asks a Nacos",
     "admin": "it changes the users of a member that runs here",
     "completion": "its output is for a shell",
 }

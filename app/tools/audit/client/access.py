@@ -162,8 +162,13 @@ def client_config(options: argparse.Namespace) -> ClientConfig:
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a server and a namespace, for ``server_of`` and ``namespace_of``."""
-    parser.add_argument("--server", metavar="URL", help=f"any member; it asks the others ({DEFAULT_SERVER})")
+    add_server_option(parser)
     parser.add_argument("--namespace", metavar="NAMESPACE", help=f"the namespace of the services ({DEFAULT_NAMESPACE})")
+
+
+def add_server_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option that names a server, for ``server_of``."""
+    parser.add_argument("--server", metavar="URL", help=f"any member; it asks the others ({DEFAULT_SERVER})")
 
 
 def server_of(options: argparse.Namespace) -> str:
@@ -253,7 +258,7 @@ def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str
     if options.token_file:
         if options.user:
             raise AccessError("give either --token-file or --user, not both")
-        return "", "", _first_line("token", options.token_file)
+        return "", "", first_line("token", options.token_file)
     if options.user:
         is_own = config.user == options.user or not config.sources.get("password", "").startswith(str(config.file))
         return options.user, _password(options.password_file, config if is_own else ClientConfig()), ""
@@ -268,7 +273,7 @@ def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str
 
 def _password(path: str | None, config: ClientConfig) -> str:
     if path is not None:
-        return _first_line("password", path)
+        return first_line("password", path)
     if AUDIT_PASSWORD_VARIABLE in os.environ:
         return os.environ[AUDIT_PASSWORD_VARIABLE]
     if config.password:
@@ -278,7 +283,12 @@ def _password(path: str | None, config: ClientConfig) -> str:
     raise AccessError(f"--user needs --password-file, or the variable {AUDIT_PASSWORD_VARIABLE} or {PASSWORD_VARIABLE}")
 
 
-def _first_line(what: str, path: str) -> str:
+def first_line(what: str, path: str) -> str:
+    """Return the first line of a file with a secret. ``what``: its name in the error.
+
+    Raises:
+        AccessError: the file cannot be read, or a token in it cannot be sent.
+    """
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:

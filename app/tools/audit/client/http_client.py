@@ -19,7 +19,8 @@ T = TypeVar("T")
 AGENT = f"Rollcall-Audit:v{__version__}"
 PEER_AGENT = f"Nacos-Server:v{NACOS_VERSION}"
 """The User-Agent of calls that real Nacos takes from its members only, and answers while it is not UP."""
-LOGIN_PATH = "/v1/auth/login"
+LOGIN_PATHS = "/v1/auth/login", "/v3/auth/user/login"
+"""The login of Nacos 1.x and 2.x, then that of 3.x."""
 BODY_BYTES_MAX = 512 * 1024 * 1024
 """The largest answer. All instance lists of a real Nacos come in one, at 400 bytes an instance: a million instances."""
 LINE_BYTES_MAX = 16 * 1024 * 1024
@@ -30,7 +31,7 @@ BACK_OFF_S, BACK_OFF_S_MAX = 0.25, 5.0
 ERROR_CHARS_MAX = 200
 _PASSING = {429, 502, 503, 504}
 _NOT_LOGGED_IN = {401, 403}
-_NO_LOGIN = {404, 405, 501}
+_NO_LOGIN = {404, 405, 410, 501}
 
 
 class CallError(Exception):
@@ -291,21 +292,23 @@ class MemberClient:
 
         Source: Nacos 1.4, POST /v1/auth/login, by the form; every call then has the parameter accessToken.
         """
-        form = {"username": self._access.user, "password": self._access.password}
-        try:
-            response = self._send(
-                "POST", LOGIN_PATH, data=form, headers=self._headers(AGENT, False, with_identity=False)
-            )
-        except Refused as error:
-            if error.status in _NO_LOGIN:
-                self._token = ""
+        for path in LOGIN_PATHS:
+            try:
+                self._token = self._token_of(path)
                 return
-            raise
-        answer = self._whole(LOGIN_PATH, response, PIECE_BYTES).json()
+            except Refused as error:
+                if error.status not in _NO_LOGIN:
+                    raise
+        self._token = ""
+
+    def _token_of(self, path: str) -> str:
+        form = {"username": self._access.user, "password": self._access.password}
+        response = self._send("POST", path, data=form, headers=self._headers(AGENT, False, with_identity=False))
+        answer = self._whole(path, response, PIECE_BYTES).json()
         token = answer.get("accessToken") if isinstance(answer, dict) else None
         if not isinstance(token, str):
-            raise Unusable(f"{LOGIN_PATH}: the answer has no accessToken")
-        self._token = token
+            raise Unusable(f"{path}: the answer has no accessToken")
+        return token
 
 
 def _lines(path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:

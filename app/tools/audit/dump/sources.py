@@ -72,6 +72,11 @@ def take_service(client: MemberClient, namespace: str, service: str, emit: Emit)
     return _take_ours(client, emit, {"namespaceId": namespace, "serviceName": service})
 
 
+def take_linked(client: MemberClient, emit: Emit) -> MemberDump | None:
+    """Give all rows of a Rollcall member to ``emit``, as ``take`` does with links; None for another kind."""
+    return _take_ours(client, emit, {"links": "true"})
+
+
 def take_all(client: MemberClient, emit: Emit) -> MemberDump | None:
     """Give all rows of a Rollcall member to ``emit``, as ``take`` does; None for another kind."""
     return _take_ours(client, emit)

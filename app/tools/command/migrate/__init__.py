@@ -1,0 +1,1 @@
+"""``rollcall migrate``: the move of clients from a Nacos to this cluster over a link, step by step."""
