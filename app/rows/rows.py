@@ -55,6 +55,8 @@ class RowKind(StrEnum):
     """An instance of another cluster, which a link brought."""
 
 
+STALE_SLACK_MS = 5_000
+"""The delay in removing silent instances below which a member gets no finding."""
 EXTRA_KINDS = frozenset({RowKind.RECORD, RowKind.CLIENT})
 """Kinds of rows that not every kind of member, and no earlier release, gives."""
 

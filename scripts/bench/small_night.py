@@ -1,10 +1,11 @@
 """Measure the audit of a small night as a separate process, in turns with another checkout.
 
-Makes a dump with each checkout's own generator (three members, 2,000 instances, one fault of each class), checks it
-with that checkout's command in a process of its own, and prints wall time, CPU time of all its processes, and the peak
-memory of the largest.
+Makes a dump with each checkout's own generator (three members, 2,000 instances, one fault of each class or none),
+checks it with that checkout's command in a process of its own, and prints wall time, CPU time of all its processes, and
+the peak memory of the largest.
 
     python -m scripts.bench.small_night --other ../before --turns 3
+    python -m scripts.bench.small_night --other ../before --faults none
 """
 
 import argparse
@@ -25,6 +26,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--other", type=Path, help="another checkout, with an environment in .venv")
     parser.add_argument("--instances", default="2000")
+    parser.add_argument("--faults", default="all=1", help="as of make_dumps (all=1); none for a night that agrees")
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
     # Spark's Java process is a grandchild: this process adopts it when Python has exited, and waits for it here.
@@ -33,7 +35,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="small-night-") as folder:
         for name, checkout in checkouts.items():
             make = [python(checkout), "-m", "scripts.synthetic.make_dumps", "--instances", options.instances]
-            more = ["--out", f"{folder}/{name}", "--seed", "7", "--faults", "all=1", "--date", "2026-11-21"]
+            more = ["--out", f"{folder}/{name}", "--seed", "7", "--faults", options.faults, "--date", "2026-11-21"]
             subprocess.run([*make, *more], cwd=checkout, check=True, stdout=subprocess.DEVNULL)
         taken: dict[str, list[tuple[float, float, float]]] = {name: [] for name in checkouts}
         for turn in range(options.turns):

@@ -20,7 +20,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from app.rows.summary import Summary
-from app.tools.audit.check.check import CannotJudge, NightCheck, judge
+from app.tools.audit.check.check import CannotJudge, judge
+from app.tools.audit.check.night_check import NightCheck
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import open_session
 from scripts.bench.convergence import Member

@@ -285,6 +285,7 @@ class _Making:
                     instances=self.writers[number, member].instances,
                     members=lists[member],
                     parts=self.writers[number, member].parts,
+                    digests=self.writers[number, member].digests(),
                 )
                 for index, member in enumerate(self.members)
             ]

@@ -7,7 +7,8 @@ import orjson
 
 from app.rows.rows import CORRUPT
 from app.tools.audit.dump.parts import row_file
-from app.tools.audit.format.manifest import Part
+from app.tools.audit.format.digests import DigestWriter
+from app.tools.audit.format.manifest import Digests, Part
 from app.tools.audit.format.part_format import PartFormat
 
 BUFFER_BYTES = 1 << 18
@@ -27,6 +28,8 @@ class SyntheticParts:
         self._number = 0
         self._file: Any = None
         self._buffer: list[bytes] = []
+        self._digests = DigestWriter()
+        self._corrupt = 0
         self._buffered = self._rows = 0
         filesystem.makedirs(f"{folder}/{name}", exist_ok=True)
 
@@ -45,12 +48,17 @@ class SyntheticParts:
         if self._rows:
             self._pack()
             footer = self._rows_file.close()
+            self._corrupt += self._rows_file.corrupt
             self._file.close()
             self.parts.append(Part(self._path, self._rows, self._bytes, self._hash.hexdigest(), *footer))
             if self._damage is not None and self._number == 0:
                 self._spoil(f"{self._folder}/{self._path}", self._damage)
             self._file, self._rows = None, 0
         self._number = number
+
+    def digests(self) -> Digests | None:
+        """Return the digests of the rows of finished Parquet parts; None for JSON, which is not parsed here."""
+        return self._digests.result(corrupt=self._corrupt) if self._format is PartFormat.PARQUET else None
 
     def _spoil(self, path: str, damage: int) -> None:
         """Truncate a file, or flip a bit of its last byte, or in Parquet of a page of rows."""
@@ -75,7 +83,9 @@ class SyntheticParts:
             self._rows_file.write(plain, {})
             return
         for line in plain.splitlines(keepends=True):
-            self._rows_file.write(line, _parsed(line))
+            row = _parsed(line)
+            self._rows_file.write(line, row)
+            self._digests.add(row)
 
     def _take(self, data: bytes) -> int:
         self._hash.update(data)

@@ -36,7 +36,8 @@ def check(spark: "SparkSession", tmp_path: Path, capsys: pytest.CaptureFixture[s
 
 def judged(spark: "SparkSession", folder: Path, night: str, **options: Any) -> Summary:
     """Check the night under ``folder/dumps``, commit it under ``folder/out`` and return its summary."""
-    from app.tools.audit.check.check import NightCheck, judge
+    from app.tools.audit.check.check import judge
+    from app.tools.audit.check.night_check import NightCheck
     from app.tools.audit.check.results import Results
 
     results = Results(str(folder / "out"))

@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("pyspark")
 
 from app.rows.summary import Summary, Verdict
-from app.tools.audit.check.check import NightCheck, judge
+from app.tools.audit.check.check import judge
+from app.tools.audit.check.night_check import NightCheck
 from app.tools.audit.check.results import Results
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.part_format import PartFormat

@@ -16,8 +16,9 @@ from fsspec.implementations.local import LocalFileSystem
 pytest.importorskip("pyspark")
 
 from app.tools.audit.check import compaction, results
-from app.tools.audit.check.check import NightCheck, judge
+from app.tools.audit.check.check import judge
 from app.tools.audit.check.compaction import compact
+from app.tools.audit.check.night_check import NightCheck
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.table_files import Output
 from app.tools.audit.check.tables import read_table

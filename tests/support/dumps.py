@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +13,18 @@ import orjson
 from app.rows.rows import encode_row, instance_row, service_row
 from app.tools.audit.dump.parts import row_file
 from app.tools.audit.format.columns import rows_of_parquet
+from app.tools.audit.format.digests import DigestWriter
 from app.tools.audit.format.layout import Round, member_folders, round_folder, taken_at_text
-from app.tools.audit.format.manifest import MANIFEST_NAME, DumpState, Manifest, MemberDump, Part, Seen, encode_manifest
+from app.tools.audit.format.manifest import (
+    MANIFEST_NAME,
+    Digests,
+    DumpState,
+    Manifest,
+    MemberDump,
+    Part,
+    Seen,
+    encode_manifest,
+)
 from app.tools.audit.format.part_format import PartFormat
 
 FIRST_MS = 1_795_230_900_000
@@ -54,6 +64,14 @@ def service(name: str = SERVICE, owner: str | None = ADDRESSES[0], **values: Any
     return service_row("public", name, "1.1.a", owner, **values)
 
 
+def digests_of(rows: Iterable[Mapping[str, Any]]) -> Digests | None:
+    """Return the digests of all rows of a member in a round, as `rollcall dump` makes them."""
+    writer = DigestWriter()
+    for row in rows:
+        writer.add(row)
+    return writer.result()
+
+
 def write_round(
     root: Path,
     number: int,
@@ -62,10 +80,13 @@ def write_round(
     seen: Mapping[str, str] | None = None,
     part_format: PartFormat = PartFormat.JSON,
     rows_per_part: int = 1_000_000,
+    *,
+    digests: bool = False,
 ) -> Path:
     """Write one round and return its folder; a member given as a text is absent, for that reason.
 
     ``seen``: the list that each member gives, addresses to states; without it all members of the round, as UP.
+    ``digests``: as `rollcall dump` writes them.
     """
     taken_ms = FIRST_MS + (number - 1) * GAP_MS
     folder = Path(round_folder(str(root), date, taken_at_text(taken_ms)))
@@ -94,7 +115,8 @@ def write_round(
             _write_part(folder, f"{names[address]}/part-{place:05d}.{part_format.ending}", chosen, part_format)
             for place, chosen in enumerate(lines[at : at + rows_per_part] for at in range(0, len(lines), rows_per_part))
         ]
-        dumps.append(replace(told, parts=parts))
+        whole = [orjson.loads(row) if isinstance(row, bytes) else row for row in rows] if digests else []
+        dumps.append(replace(told, parts=parts, digests=digests_of(whole) if digests else None))
     folder.mkdir(parents=True, exist_ok=True)
     manifest = Manifest(f"run-{date}", date, taken_at_text(taken_ms), number, 2, GAP_MS / 1000, dumps)
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(manifest))
@@ -130,10 +152,11 @@ def write_dump(
     *,
     seen: Mapping[str, str] | None = None,
     rows_per_part: int = 1_000_000,
+    digests: bool = False,
 ) -> list[Path]:
     """Write both rounds, the second like the first unless given; return their folders. The rest: as ``write_round``."""
     return [
-        write_round(root, number, members, date, seen, part_format, rows_per_part)
+        write_round(root, number, members, date, seen, part_format, rows_per_part, digests=digests)
         for number, members in ((1, first), (2, second or first))
     ]
 

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -14,6 +13,7 @@ from pyspark.sql import functions as F
 
 from app.rows.summary import Summary
 from app.tools.audit.check import evidence as evidences
+from app.tools.audit.check.agreement import UNPROVEN, agreement, is_full_night
 from app.tools.audit.check.evidence import Evidence
 from app.tools.audit.check.evidence_rows import path_in_round, read_rows, read_rows_of, small_frame
 from app.tools.audit.check.explain import explain_instances
@@ -24,11 +24,11 @@ from app.tools.audit.check.fitting import all_fits, misfits
 from app.tools.audit.check.flag import flag, lacks, with_key, with_services
 from app.tools.audit.check.history import Looked, faults_after, with_history
 from app.tools.audit.check.linked import BadLinked, judge_links
+from app.tools.audit.check.night_check import NightCheck, with_notes
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import FEW_ROWS
 from app.tools.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
-from app.tools.audit.check.suppressions import BadSuppressions, notes_on, open_again, read_suppressions, suppressed
-from app.tools.audit.format.findings import FindingClass
+from app.tools.audit.check.suppressions import BadSuppressions, open_again, read_suppressions, suppressed
 from app.tools.audit.format.layout import Night, NoDump, read_night
 
 EXPLAINED_MAX = 50_000
@@ -50,23 +50,6 @@ EXPLAINED = {
 
 class CannotJudge(Exception):
     """A night cannot be judged; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class NightCheck:
-    """The options of a check: where the dumps lie, the night (None: the latest), and classes to ignore.
-
-    Findings of ``ignored`` classes are neither counted nor kept. ``suppressions``: the file of known findings.
-    """
-
-    dumps: str
-    night: str | None = None
-    ignored: Collection[FindingClass] = ()
-    suppressions: str | None = None
-    run: str | None = None
-    """The run of the dump to judge; None for the latest that is complete."""
-    linked: Collection[str] = ()
-    """The dumps of linked clusters, of the same night."""
 
 
 def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
@@ -98,13 +81,7 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
         members = () if compared.sampled else compared.evidence.members
         looked = Looked(night.date, [one["address"] for one in summary.members], members, check.ignored)
         results.write("faults", in_files(faults_after(open_again(found), earlier, looked), compared.suspects))
-    if later := results.judged_after(night.date):
-        results.notes.append(f"the history of later nights is older than this verdict; check again: {', '.join(later)}")
-    notes = notes_on(found if summary.suppressed else None, entries, night.date)
-    summary = replace(summary, notes=[*summary.notes, *notes, *results.notes])
-    if check.ignored:
-        names = ", ".join(sorted(one.value for one in check.ignored))
-        summary = replace(summary, notes=[*summary.notes, f"classes not checked: {names}"])
+    summary = with_notes(summary, check, entries, results, found if summary.suppressed else None)
     return replace(summary, took_s=round(time.monotonic() - started, 1))
 
 
@@ -162,15 +139,17 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
     """
     files = evidences.files_of(night)
     damaged = damaged_files(spark, check.dumps, night, files)
+    full, notes = check.full or is_full_night(night.date), list(check.notes)
     while True:
         try:
             evidence = evidences.weigh(night, damaged)
         except NoDump as error:
             raise CannotJudge(str(error)) from None
+        agreed = None if full else agreement(night, evidence)
         rows = read_rows(spark, check.dumps, evidence)
         if evidence.rows <= FEW_ROWS:
             rows = rows.persist()  # they are looked at twice
-        flagged = flag(rows, evidence.members, evidence.known_owners)
+        flagged = flag(rows, evidence.members, evidence.known_owners, agreed)
         suspects = flagged.frame.persist()
         try:
             count = suspects.count()
@@ -182,13 +161,21 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
                 raise
             damaged[path] = "the file cannot be read to its end"
             continue
-        evidence = replace(evidence, notes=[*evidence.notes, *unknown_in_rows(check.dumps, evidence.files)])
         counted = flagged.counts()
-        if counted["rows"] != evidence.rows and (lacking := _miscounted(rows, evidence)):
+        lacking = _miscounted(rows, evidence) if counted["rows"] != evidence.rows else {}
+        is_proven = agreed is None or agreed.is_proven(counted)
+        if lacking or not is_proven:
             suspects.unpersist()
             rows.unpersist()
             damaged |= lacking
+            if not lacking:
+                full, notes = True, [*notes, UNPROVEN]
             continue
+        if agreed is not None:
+            counted = agreed.completed(counted)
+            notes.append(agreed.note)
+        notes += unknown_in_rows(check.dumps, evidence.files)
+        evidence = replace(evidence, notes=[*evidence.notes, *notes])
         compared = _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
         return compared if all_fits(night, evidence, counted) else _with_misfits(spark, rows, night, compared)
 

@@ -23,6 +23,7 @@ from app.tools.audit.report.night_options import classes_argument
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from app.tools.audit.check.night_check import NightCheck
     from app.tools.audit.check.results import Results
 
 SHUFFLE_PARTITIONS = 8
@@ -87,6 +88,12 @@ def _add_options(made: argparse.ArgumentParser) -> None:
         metavar="REASON",
         help="compare nothing: report to page, alert and metrics that the night has no verdict, such as for a dump "
         "that failed",
+    )
+    made.add_argument(
+        "--full",
+        action="store_true",
+        help="compare all rows, also where the digests of the dump say that members agree; each Sunday's night always "
+        "does",
     )
     made.add_argument("--keep", type=days_argument, metavar="DAYS", help="remove results of nights older than this")
     made.add_argument(
@@ -201,16 +208,24 @@ def _check(options: argparse.Namespace, spark: "SparkSession | None", signals: E
     if spark is not None and is_connect(spark):
         raise _NoVerdict(NO_CONNECT)
     try:
-        return _night(options, results, spark, signals) if spark else _submit(options, results, signals)
+        if spark is not None:
+            return _night(options, _night_check(options), results, spark, signals)
+        return _submit(options, results, signals)
     finally:
         if not signals.received:
             results.close()
 
 
 def _submit(options: argparse.Namespace, results: "Results", signals: EndSignals) -> int:
-    """Check the night in a session of our own, or in the submitted one."""
+    """Check the night without Spark if its digests agree, else in a session of our own, or in the submitted one."""
+    from app.tools.audit.check.agreed import judge_agreed
     from app.tools.audit.check.session import NoSpark, open_session
 
+    check = _night_check(options)
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        summary, check = judge_agreed(check, results)
+        if summary is not None:
+            return _reported(options, results, summary, signals)
     try:
         spark = open_session(
             options.master,
@@ -223,7 +238,7 @@ def _submit(options: argparse.Namespace, results: "Results", signals: EndSignals
     except NoSpark as error:
         raise _NoVerdict(str(error)) from None
     try:
-        return _night(options, results, spark, signals)
+        return _night(options, check, results, spark, signals)
     finally:
         # After a signal, time is short, and Java may be gone: it ends with this process.
         if not signals.received:
@@ -247,18 +262,25 @@ def _rows(options: argparse.Namespace) -> int | None:
     return sum(part.rows for one in night.rounds for member in one.manifest.members for part in member.parts)
 
 
-def _night(options: argparse.Namespace, results: "Results", spark: "SparkSession", signals: EndSignals) -> int:
+def _night(
+    options: argparse.Namespace, check: "NightCheck", results: "Results", spark: "SparkSession", signals: EndSignals
+) -> int:
     """Check the night and report its verdict, then compact old months: the verdict is out whether that succeeds."""
-    from app.tools.audit.check.conclude import report_verdict, say
-
-    summary = _compare(options, results, spark)
-    say(f"report: {_publish(options, results, summary)}")
-    if signals.received:
-        raise _NoVerdict(ENDED)
-    code = report_verdict(options, summary, results, signals.reported)
+    summary = _compare(check, results, spark)
+    code = _reported(options, results, summary, signals)
     if options.compact_after:
         _compact(options, results, spark, summary.night)
     return code
+
+
+def _reported(options: argparse.Namespace, results: "Results", summary: Summary, signals: EndSignals) -> int:
+    """Publish the summary and report its verdict; return the exit code."""
+    from app.tools.audit.check.conclude import report_verdict, say
+
+    say(f"report: {_publish(options, results, summary)}")
+    if signals.received:
+        raise _NoVerdict(ENDED)
+    return report_verdict(options, summary, results, signals.reported)
 
 
 def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSession", night: str) -> None:
@@ -276,19 +298,30 @@ def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSessi
         print(f"note: old results were not merged: {failure_of(error).line}", file=sys.stderr)
 
 
-def _compare(options: argparse.Namespace, results: "Results", spark: "SparkSession") -> Summary:
+def _night_check(options: argparse.Namespace) -> "NightCheck":
+    from app.tools.audit.check.night_check import NightCheck
+
+    return NightCheck(
+        options.dumps,
+        options.night,
+        options.ignore,
+        options.suppressions,
+        options.dump_run,
+        tuple(options.linked),
+        options.full,
+    )
+
+
+def _compare(check: "NightCheck", results: "Results", spark: "SparkSession") -> Summary:
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
-    from app.tools.audit.check.check import CannotJudge, NightCheck, judge
+    from app.tools.audit.check.check import CannotJudge, judge
     from app.tools.audit.check.failures import failure_of
     from app.tools.audit.format.commits import BadCommit
 
-    night = NightCheck(
-        options.dumps, options.night, options.ignore, options.suppressions, options.dump_run, tuple(options.linked)
-    )
     try:
-        return judge(spark, night, results)
+        return judge(spark, check, results)
     except (CannotJudge, BadCommit) as error:
         raise _NoVerdict(str(error)) from None
     except (PySparkException, Py4JError, OSError) as error:

@@ -9,12 +9,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from app.naming.model.keys import GROUP_SPLITTER
-from app.rows.rows import CORRUPT, FIELDS, METADATA, Layer, RowKind
+from app.rows.rows import CORRUPT, FIELDS, METADATA, STALE_SLACK_MS, Layer, RowKind
 from app.tools.audit.check.evidence import Evidence, File
 from app.tools.audit.format.file_systems import is_local, open_root
+from app.tools.audit.format.manifest import MANIFEST_BUCKETS
 
-STALE_SLACK_MS = 5_000
-"""The delay in removing silent instances below which a member gets no finding."""
 WORD_MEMBERS = 31
 """The members of one mask: each has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
 ROW_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FIELDS.items()) + f", {CORRUPT} string"
@@ -200,6 +199,12 @@ def is_instance() -> Column:
 def short_name(full_name: Column) -> Column:
     """Return a service's name without its group, even if the group was put before it twice."""
     return F.substring_index(full_name, GROUP_SPLITTER, -1)
+
+
+def bucket() -> Column:
+    """Return the bucket of a row, as ``digests.bucket_number`` does."""
+    name = F.concat(F.col("namespace"), F.lit("\0"), short_name(F.col("service")))
+    return F.pmod(F.crc32(name), F.lit(MANIFEST_BUCKETS)).cast("int")
 
 
 def path_in_round(path: str) -> Column:

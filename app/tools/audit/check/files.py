@@ -49,7 +49,7 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
     hashed = [file for file in whole if not file.part.is_parquet]
     wrong |= _faults(filesystem, footers, _footer_fault)
     if sum(file.part.bytes for file in hashed) <= HASHED_HERE_BYTES_MAX:
-        return wrong | _faults(filesystem, hashed, _hash_fault)
+        return wrong | _faults(filesystem, hashed, hash_fault)
     return wrong | _wrong_hashes(spark, root_uri, hashed)
 
 
@@ -60,7 +60,7 @@ def _faults(filesystem: Any, files: list[File], fault_of: Callable[[Any, File], 
         return {file.path: fault for file, fault in zip(files, faults, strict=True) if fault}
 
 
-def _hash_fault(filesystem: Any, file: File) -> str:
+def hash_fault(filesystem: Any, file: File) -> str:
     """Return the fault in the bytes of a small file, in words; empty for none."""
     try:
         body = filesystem.cat_file(file.path)

@@ -117,19 +117,35 @@ class Results(NightReports):
         Raises:
             BadCommit: that night's tables are of a newer release.
         """
-        for summary in reversed(self.summaries(before=night)):
-            if not judged(summary):
-                continue
-            commit = committed(self.filesystem, self.root, [summary.night])
-            faults = commit.get(summary.night, {}).get("faults")
-            if faults is None or not faults.rows:
+        last, commit = self._last_judged(night)
+        faults = commit.get(last, {}).get("faults")
+        if faults is None or not faults.rows:
+            return None
+        for file in faults.files:
+            if not self._is_whole(file):
+                self.notes.append(f"{file.path} changed after the night {last}: the history begins again")
                 return None
-            for file in faults.files:
-                if not self._is_whole(file):
-                    self.notes.append(f"{file.path} changed after the night {summary.night}: the history begins again")
-                    return None
-            return frame_of(spark, self.uri, "faults", commit).where("closed_night IS NULL")
-        return None
+        return frame_of(spark, self.uri, "faults", commit).where("closed_night IS NULL")
+
+    def has_faults(self, night: str) -> bool:
+        """Return whether the last judged night before ``night`` left faults, open or closed; true if nobody knows."""
+        try:
+            last, commit = self._last_judged(night)
+        except BadCommit:
+            return True
+        faults = commit.get(last, {}).get("faults")
+        return faults is not None and faults.rows > 0
+
+    def _last_judged(self, night: str) -> tuple[str, dict[str, Committed]]:
+        """Return the last judged night before ``night``, and its commit; an empty text without one.
+
+        Raises:
+            BadCommit: its tables are of a newer release.
+        """
+        for summary in reversed(self.summaries(before=night)):
+            if judged(summary):
+                return summary.night, committed(self.filesystem, self.root, [summary.night])
+        return "", {}
 
     def _is_whole(self, file: TableFile) -> bool:
         try:

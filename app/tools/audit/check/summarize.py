@@ -4,7 +4,7 @@ Spark counts and groups; the driver gets a bounded number of rows and characters
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -24,18 +24,16 @@ from app.rows.summary import (
     VALUE_CHARS_MAX,
     Summary,
     Verdict,
-    now_text,
 )
 from app.tools.audit.check.evidence import Evidence
 from app.tools.audit.check.evidence_rows import is_service, one_of, service_key
+from app.tools.audit.check.headline import begun, verdict_line, without_findings
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.session import FEW_ROWS
 from app.tools.audit.check.suppressions import is_suppressed
-from app.tools.audit.format.file_systems import place
 from app.tools.audit.format.findings import FINDING_FIELDS, SERVICE_FIELDS, FindingClass
 from app.tools.audit.format.layout import Night
-from app.tools.audit.format.manifest import DumpState
-from app.tools.audit.report.wording import BY_SEVERITY, OF_WHOLE, links_in_words
+from app.tools.audit.report.wording import BY_SEVERITY, OF_WHOLE
 
 FINDING_SCHEMA = ", ".join(f"{name} {kind}" for name, kind in FINDING_FIELDS.items())
 GROUP = ("finding_class", "lasting", "namespace", "service", "member")
@@ -106,30 +104,11 @@ def summarize(
 
     Without findings there is nothing to ask Spark.
     """
-    summary = Summary(
-        night=night.date,
-        verdict=Verdict.AGREED,
-        line="",
-        checked_at=now_text(),
-        run=compared.evidence.run,
-        taken_at=list(compared.evidence.taken_at),
-        members=_members(night, compared.evidence.not_dumped.absent),
-        unasked=compared.evidence.not_dumped.others,
-        compared=len(compared.evidence.members),
-        sampled=compared.sampled,
-        rows=compared.counts["rows"],
-        services=compared.counts["services"],
-        instances=compared.counts["instances"],
-        dumps=place(dumps),
-        results=place(results.uri),
-        notes=list(compared.evidence.notes),
-        links=compared.links,
-    )
-    if rows:
-        summary = _with_findings(spark, results, compared, rows, summary)
-    else:
-        for table in ("services", "findings_json"):
-            results.write(table, None)
+    summary = begun(dumps, results, night, compared.evidence, compared.counts)
+    summary = replace(summary, sampled=compared.sampled, links=compared.links)
+    if not rows:
+        return without_findings(results, summary)
+    summary = _with_findings(spark, results, compared, rows, summary)
     return replace(summary, line=verdict_line(summary))
 
 
@@ -348,49 +327,3 @@ def _sampled(name: str) -> Column:
     if name in VALUES:
         return _value(name)
     return _cut(name, VALUE_CHARS_MAX) if FINDING_FIELDS[name] == "string" else F.col(name)
-
-
-def verdict_line(summary: Summary) -> str:
-    """Return the verdict in one line: findings by class or ``agreed``, the size of the comparison, and the night."""
-    late = f"; {sum(summary.late.values())} late" if summary.late else ""
-    late += f"; {sum(summary.suppressed.values())} suppressed" if summary.suppressed else ""
-    total = len(summary.members) + summary.unasked
-    of_all = f" of {total}" if summary.compared < total else ""
-    listed = " listed" if summary.unasked else ""
-    size = (
-        f"{summary.compared}{of_all}{listed} members, {summary.instances:,} instances of {summary.services:,} services"
-    )
-    if not summary.findings:
-        return f"agreed: {size}{late}; night {summary.night}"
-    # First the class that replication cannot see: a single one would be overlooked behind many others.
-    ordered = sorted(summary.findings.items(), key=lambda one: one[0] != FindingClass.SILENT_CORRUPTION)
-    counts = ", ".join(f"{count:,} {name}" for name, count in ordered)
-    if summary.sampled:
-        counts = f"at least {counts}"
-    oldest = summary.examples[0]["first_seen"]
-    since = f"; open since {oldest}" if oldest < summary.night else ""
-    counts = "; ".join([counts, *links_in_words(summary)])
-    return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
-
-
-def _members(night: Night, unasked: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each member's state, kind, version, counts and error in the last round that names it, by address.
-
-    ``unasked``: members that the others list as UP, and that are not in the dump.
-    """
-    unknown = {"kind": "", "version": "", "services": 0, "instances": 0, "error": "it is not in the dump"}
-    members: dict[str, dict[str, Any]] = {
-        address: {"address": address, "state": DumpState.ABSENT.value, **unknown} for address in unasked
-    }
-    for one in night.rounds:
-        for dump in one.manifest.members:
-            members[dump.address] = {
-                "address": dump.address,
-                "state": dump.state.value,
-                "kind": dump.kind,
-                "version": dump.version,
-                "services": dump.services,
-                "instances": dump.instances,
-                "error": dump.error,
-            }
-    return [members[address] for address in sorted(members)]

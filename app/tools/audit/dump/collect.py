@@ -19,6 +19,7 @@ from app.tools.audit.dump.nacos import read_nodes
 from app.tools.audit.dump.parts import PartWriter
 from app.tools.audit.dump.sources import take
 from app.tools.audit.dump.store import Store, StoreError
+from app.tools.audit.format.digests import DigestWriter
 from app.tools.audit.format.layout import member_folders, round_folder, taken_at_text
 from app.tools.audit.format.manifest import ROUNDS, DumpState, Manifest, MemberDump
 from app.tools.audit.format.part_format import PartFormat
@@ -186,13 +187,16 @@ def _dump_member(
         while True:
             writer = PartWriter(store.filesystem, folder, name, plan.format)
             linked = PartWriter(store.filesystem, folder, name, plan.format, prefix=LINKED_PREFIX)
-            counter = _Counter(partial(_write, writer, linked), progress.rows)
+            # The check reads all rows of JSON files.
+            digests = DigestWriter() if plan.format is PartFormat.PARQUET else None
+            counter = _Counter(partial(_write, writer, linked, digests), progress.rows)
             began_ms = _wall_ms()
             try:
                 taken = take(client, plan.namespaces, counter.emit, links=True)
                 parts, brought = writer.close(), linked.close()
                 unknown = sorted(writer.unknown | linked.unknown)[:UNKNOWN_MAX]
-                taken = replace(taken, parts=parts, linked=brought, unknown_fields=unknown)
+                found = digests.result(corrupt=writer.corrupt) if digests else None
+                taken = replace(taken, parts=parts, linked=brought, unknown_fields=unknown, digests=found)
                 counter.flush()
                 break
             except CallError as error:
@@ -209,9 +213,16 @@ def _dump_member(
     return replace(taken, taken_ms=began_ms, took_ms=int((time.monotonic() - began_s) * 1_000))
 
 
-def _write(writer: PartWriter, linked: PartWriter, line: bytes, row: Mapping[str, Any]) -> None:
+def _write(
+    writer: PartWriter, linked: PartWriter, digests: DigestWriter | None, line: bytes, row: Mapping[str, Any]
+) -> None:
     """Write a row to the files of its kind."""
-    (linked if row.get("kind") == RowKind.LINKED else writer).write(line, row)
+    if row.get("kind") == RowKind.LINKED:
+        linked.write(line, row)
+    else:
+        writer.write(line, row)
+        if digests is not None:
+            digests.add(row)
 
 
 class _Counter:

@@ -17,11 +17,12 @@ GZIP_LEVEL = 2
 class RowFile(Protocol):
     """A file of rows while it is written; ``rows`` and ``plain_bytes`` count what was written to it.
 
-    ``unknown``: the names of fields for which the format has no place.
+    ``corrupt``: the rows with values for which the format has no place; ``unknown``: the names of such fields.
     """
 
     rows: int
     plain_bytes: int
+    corrupt: int
     unknown: set[str]
 
     def write(self, line: bytes, row: Mapping[str, Any]) -> None:
@@ -37,7 +38,7 @@ class JsonFile:
     """A gzip file of JSON lines that goes to the function ``take``. The same rows make the same bytes."""
 
     def __init__(self, take: Callable[[bytes], int]) -> None:
-        self.rows = self.plain_bytes = 0
+        self.rows = self.plain_bytes = self.corrupt = 0
         self.unknown: set[str] = set()
         # Without name and time: the same rows make the same file.
         self._gzip = GzipFile(filename="", mode="wb", compresslevel=GZIP_LEVEL, fileobj=_Sink(take), mtime=0)
@@ -96,6 +97,8 @@ class PartWriter:
         self._begun: list[str] = []
         self.unknown: set[str] = set()
         """The names of fields for which the format of the finished parts has no place."""
+        self.corrupt = 0
+        """Rows of the finished parts with values for which the format has no place."""
 
     def write(self, line: bytes, row: Mapping[str, Any]) -> None:
         """Write one row, given as a line with its end, and parsed."""
@@ -126,7 +129,7 @@ class PartWriter:
             # An object store has no folders, and a folder that something else is in stays.
             with contextlib.suppress(OSError, NotImplementedError):
                 self._filesystem.rmdir(self._folder)
-        self._parts, self._begun, self.unknown = [], [], set()
+        self._parts, self._begun, self.unknown, self.corrupt = [], [], set(), 0
 
     def _begin(self) -> "_OpenPart":
         name = f"{self._prefix}-{len(self._begun):05d}.{self._format.ending}"
@@ -145,6 +148,7 @@ class PartWriter:
             with writing(self._folder):
                 self._parts.append(part.close())
                 self.unknown |= part.file.unknown
+                self.corrupt += part.file.corrupt
 
 
 class _OpenPart:

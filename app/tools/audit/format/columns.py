@@ -111,11 +111,12 @@ def _plain(row: dict[str, Any]) -> dict[str, Any] | None:
 class ColumnFile:
     """A Parquet file of rows that goes to the function ``take``, piece by piece.
 
-    ``rows`` and ``plain_bytes`` count what was written; ``unknown`` are the names of fields that were left out.
+    ``rows`` and ``plain_bytes`` count what was written, ``corrupt`` the rows with unfit values; ``unknown`` are the
+    names of fields that were left out.
     """
 
     def __init__(self, take: Callable[[bytes], object]) -> None:
-        self.rows = self.plain_bytes = 0
+        self.rows = self.plain_bytes = self.corrupt = 0
         self.unknown: set[str] = set()
         self._sink = _PieceSink(take)
         # No statistics: no reader skips rows by them, and they take more bytes than the rows of a small part.
@@ -151,6 +152,7 @@ class ColumnFile:
         if self._waiting:
             batch, unknown = batch_of(self._waiting)
             self._group.append(batch)
+            self.corrupt += batch.num_rows - batch[CORRUPT].null_count
             self.unknown |= unknown
             self._waiting, self._waiting_bytes = [], 0
 

@@ -15,6 +15,8 @@ from app.rows.rows import FIELDS, FORMAT
 
 MANIFEST_NAME = "manifest.json"
 ROUNDS = 2
+MANIFEST_BUCKETS = 1_024
+"""Buckets of services, each with a digest of its rows: some 36 KB for a member with many services."""
 
 
 class ManifestError(Exception):
@@ -70,6 +72,19 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Digests:
+    """Digests of a member's rows by bucket of services (see ``digests``)."""
+
+    kind: str
+    """The rule by which they are made."""
+    owners: dict[str, str] = field(default_factory=dict)
+    """The buckets with services of each owner that the rows name: the bits of a hexadecimal number."""
+    buckets: dict[str, str] = field(default_factory=dict)
+    """A text for each bucket that holds rows, by its number: ``SUM ROWS SERVICES INSTANCES``, and ``odd`` at its end if
+    the check has to read it."""
+
+
+@dataclass(frozen=True, slots=True)
 class MemberDump:
     """One member's part of a round: its state, its list of members, and the files and counts of its rows.
 
@@ -99,6 +114,8 @@ class MemberDump:
     links: list[Link] = field(default_factory=list)
     linked: list[Part] = field(default_factory=list)
     """The files of what links brought, apart from ``parts``."""
+    digests: Digests | None = None
+    """The digests of the rows in ``parts``; None if the dump has none, and in dumps of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +217,13 @@ class _LinkSchema(_Base):
     servers = fields.List(fields.String())
 
 
+class _DigestsSchema(_Base):
+    made = Digests
+    kind = fields.String(required=True)
+    owners = fields.Dict()
+    buckets = fields.Dict(validate=validate.Length(max=MANIFEST_BUCKETS))
+
+
 class _MemberSchema(_Base):
     made = MemberDump
     address = fields.String(required=True, validate=validate.Length(min=1))
@@ -219,6 +243,7 @@ class _MemberSchema(_Base):
     cluster = fields.String()
     links = fields.List(fields.Nested(_LinkSchema))
     linked = fields.List(fields.Nested(_PartSchema))
+    digests = fields.Nested(_DigestsSchema, allow_none=True)
 
 
 class _ManifestSchema(_Base):

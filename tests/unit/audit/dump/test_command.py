@@ -22,6 +22,9 @@ from app.tools.audit.format.columns import rows_of_parquet
 from app.tools.audit.format.layout import read_night
 from app.tools.audit.format.manifest import DumpState, Manifest
 from app.tools.cli import main
+from tests.support.dumps import digests_of
+from tests.support.dumps import instance as whole_instance
+from tests.support.dumps import service as whole_service
 from tests.support.fake_nacos import FakeNacos, instance
 from tests.support.processes import eventually
 from tests.support.tiny_server import Given, Received, TinyServer, refusing_address, tiny_server
@@ -91,6 +94,24 @@ def test_two_rounds_of_all_members(tmp_path: Path, serve: Serve, capsys: pytest.
         with Path(found.folder, part.path).open("rb") as file:
             rows = list(rows_of_parquet(file))
         assert [row["kind"] for row in rows if row] == ["service", "instance", "instance"]
+
+
+def test_digests_of_the_rows_are_in_the_manifest_of_parquet(tmp_path: Path, serve: Serve) -> None:
+    rows = [whole_service(instances=2), whole_instance(1), whole_instance(2)]
+    lines = [
+        {"kind": "member", "format": 1, "address": "", "version": "0.1.0", "members": []},
+        *rows,
+        {"kind": "linked", "name": "link"},
+        {"kind": "end", "services": 1, "instances": 2},
+    ]
+    body = b"".join(orjson.dumps(one) + b"\n" for one in lines)
+    one = serve(lambda _: Given(200, body, dict(NDJSON)))
+    expected = digests_of(rows)
+    assert expected is not None
+    for part_format, digests in (("parquet", expected), ("json", None)):
+        out = tmp_path / part_format
+        assert dump(out, one, options=("--format", part_format)) == 0
+        assert [entry.digests for manifest in rounds(out) for entry in manifest.members] == [digests] * 2
 
 
 def test_json_on_request(tmp_path: Path, serve: Serve) -> None:
