@@ -234,7 +234,7 @@ class TestBesideInstances:
     def test_a_member_that_does_not_tell_them_departs_in_nothing(self, tmp_path: Path, check: Checking) -> None:
         rows = [record_row("switches", {"a": 1}), service(instances=1) | SETTINGS, instance(1)]
         write_dump(tmp_path / "dumps", {ONE: rows, TWO: [service(instances=1), instance(1)], THREE: rows})
-        for path in (tmp_path / "dumps").rglob("manifest.json"):
+        for path in (tmp_path / "dumps").rglob("_manifest.json"):
             manifest = json.loads(path.read_text())
             manifest["members"][1] |= {"tells": []}
             path.write_text(json.dumps(manifest))
@@ -244,7 +244,7 @@ class TestBesideInstances:
         ours, theirs = record_row("switches", {"a": 1}), record_row("switches", {"a": 2})
         plain = [service(instances=1), instance(1)]
         write_dump(tmp_path / "dumps", {ONE: [ours, *plain], TWO: [theirs, *plain], THREE: [theirs, *plain]})
-        for path in (tmp_path / "dumps").rglob("manifest.json"):
+        for path in (tmp_path / "dumps").rglob("_manifest.json"):
             manifest = json.loads(path.read_text())
             for member in manifest["members"][1:]:
                 member["kind"] = "nacos-1"
