@@ -89,7 +89,7 @@ class Alerts:
 
 def manifests(folder: Path) -> list[Path]:
     """The manifests of the rounds, in order."""
-    return sorted(folder.glob("dump_date=*/taken_at=*/manifest.json"))
+    return sorted(folder.glob("dump_date=*/taken_at=*/_manifest.json"))
 
 
 def change(path: Path, edit: Callable[[list[dict[str, Any]]], None]) -> None:

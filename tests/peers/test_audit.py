@@ -128,7 +128,7 @@ def test_a_cluster_of_1_4(spark: "SparkSession", tmp_path: Path) -> None:
             """Dump while it is planted, until these rounds have it: a round may come just after a repair."""
             for number in range(DUMPS_MAX):
                 out = tmp_path / f"{name}-{number}"
-                ends = (lambda: False) if 1 in rounds else (lambda out=out: any(out.rglob("manifest.json")))
+                ends = (lambda: False) if 1 in rounds else (lambda out=out: any(out.rglob("*manifest.json")))
                 eventually(lambda: {one["weight"] for one in other.hosts(service).values()} == {1.0}, SYNC_TIMEOUT_S)
                 with planted(other, key, datum(), until=ends):
                     assert dump(out, clients, *options) == 0

@@ -158,7 +158,7 @@ def test_a_dispute_of_member_lists_counts_at_both_members(tmp_path: Path, check:
     rows = [service(), instance(1)]
     for number in (1, 2):
         write_round(tmp_path / "dumps", number, dict.fromkeys(ADDRESSES, rows), NIGHT)
-    manifests = sorted((tmp_path / "dumps").rglob("manifest.json"))
+    manifests = sorted((tmp_path / "dumps").rglob("_manifest.json"))
     for path in manifests:
         manifest = json.loads(path.read_text())
         manifest["members"][2]["members"][0]["state"] = "DOWN"

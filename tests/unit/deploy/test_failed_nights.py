@@ -29,7 +29,7 @@ REAL = f'exec {COMMAND} check "$@"'
 """The check itself. It needs no Spark for a night that has no dump."""
 WAITS = 'echo $$ > "$PID_FILE"; exec sleep 60'
 WRITES = 'while [ $# -gt 0 ]; do [ "$1" != --run ] || run=$2; shift; done; cp -r "$DUMP" "$DUMPS"; '
-WRITES += 'sed -i "s/run-NIGHT/$run/" "$DUMPS"/*/*/manifest.json'
+WRITES += 'sed -i "s/run-NIGHT/$run/" "$DUMPS"/*/*/_manifest.json'
 """A dump of a sound night, under the run that it is given."""
 
 
@@ -116,7 +116,7 @@ class Night:
     def _hide_java(self, environ: dict[str, str]) -> None:
         rows = [service(), instance(1)]
         write_dump(self.folder / "sound", dict.fromkeys(ADDRESSES, rows), date=self.date)
-        for manifest in (self.folder / "sound").rglob("manifest.json"):
+        for manifest in (self.folder / "sound").rglob("_manifest.json"):
             manifest.write_text(manifest.read_text().replace(f"run-{self.date}", "run-NIGHT"))
         hidden = self.folder / "hidden"
         hidden.mkdir()

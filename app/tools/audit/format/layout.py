@@ -13,7 +13,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.tools.audit.format.file_systems import dated_folders, open_root
-from app.tools.audit.format.manifest import MANIFEST_NAME, Manifest, ManifestError, decode_manifest
+from app.tools.audit.format.manifest import (
+    MANIFEST_NAME,
+    OLD_MANIFEST_NAME,
+    Manifest,
+    ManifestError,
+    decode_manifest,
+)
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
@@ -114,12 +120,20 @@ def _read_rounds(filesystem: Any, folder: str) -> tuple[list[Round], list[str]]:
         if not name.startswith("taken_at="):
             continue
         try:
-            rounds.append(Round(path, decode_manifest(filesystem.cat_file(f"{path}/{MANIFEST_NAME}"))))
+            rounds.append(Round(path, decode_manifest(_manifest_body(filesystem, path))))
         except FileNotFoundError:
             notes.append(f"{name} has no manifest: its dump is still running or was interrupted")
         except ManifestError as error:
             notes.append(f"the manifest of {name} cannot be read: {error}")
     return rounds, notes
+
+
+def _manifest_body(filesystem: Any, folder: str) -> bytes:
+    try:
+        body: bytes = filesystem.cat_file(f"{folder}/{MANIFEST_NAME}")
+    except FileNotFoundError:
+        body = filesystem.cat_file(f"{folder}/{OLD_MANIFEST_NAME}")
+    return body
 
 
 def _is_complete(rounds: list[Round]) -> bool:

@@ -13,7 +13,10 @@ from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, val
 
 from app.rows.rows import FIELDS, FORMAT
 
-MANIFEST_NAME = "manifest.json"
+MANIFEST_NAME = "_manifest.json"
+"""Spark, Arrow and Hive leave out files whose names begin with an underscore, so they read a dump's folder as it is."""
+OLD_MANIFEST_NAME = "manifest.json"
+"""The name in dumps of earlier releases, which are still read."""
 ROUNDS = 2
 MANIFEST_BUCKETS = 1_024
 """Buckets of services, each with a digest of its rows: some 36 KB for a member with many services."""

@@ -371,7 +371,7 @@ class TestWrongWords:
         monkeypatch.setattr("app.tools.audit.format.columns.ColumnFile.write", fail)
         assert dump(tmp_path, serve(member()), serve(member("10.0.0.2:8848"))) == 2
         assert "cannot be written: No space left on device" in capsys.readouterr().err
-        assert not list(tmp_path.rglob("manifest.json"))
+        assert not list(tmp_path.rglob("*manifest.json"))
         assert not list(tmp_path.rglob("*.parquet"))
 
 
@@ -397,7 +397,7 @@ def test_an_ended_dump_leaves_no_manifest(tmp_path: Path, serve: Serve, signal: 
         process.wait()
     assert process.returncode == (-15 if signal == "terminate" else 2)
     assert "Traceback" not in errors
-    assert not list(tmp_path.rglob("manifest.json"))
+    assert not list(tmp_path.rglob("*manifest.json"))
 
 
 def test_the_command_loads_nothing_that_it_does_not_need() -> None:

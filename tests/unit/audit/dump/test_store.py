@@ -36,8 +36,8 @@ class TestManifest:
     def test_it_is_found_by_who_reads_the_night(self, store: Store) -> None:
         folder = folder_of(store)
         store.write_manifest(folder, self.manifest())
-        assert decode_manifest(content(store, f"{folder}/manifest.json")) == self.manifest()
-        assert files(store) == [f"/dump_date={NIGHT}/taken_at={TAKEN_AT}/manifest.json"]
+        assert decode_manifest(content(store, f"{folder}/_manifest.json")) == self.manifest()
+        assert files(store) == [f"/dump_date={NIGHT}/taken_at={TAKEN_AT}/_manifest.json"]
         [found] = read_night(store.uri).rounds
         assert found.manifest == self.manifest()
 
@@ -51,7 +51,7 @@ class TestManifest:
         monkeypatch.setattr(os, "replace", fail)
         with pytest.raises(StoreError, match=r"manifest\.json cannot be written: Input/output error"):
             store.write_manifest(folder, self.manifest())
-        assert not (Path(folder) / "manifest.json").exists()
+        assert not (Path(folder) / "_manifest.json").exists()
 
 
 class TestNights:

@@ -7,7 +7,7 @@ from fsspec.implementations.local import LocalFileSystem
 
 from app.tools.audit.format.file_systems import overwrite, write_whole
 from app.tools.audit.format.layout import NoDump, read_night
-from app.tools.audit.format.manifest import MANIFEST_NAME
+from app.tools.audit.format.manifest import MANIFEST_NAME, OLD_MANIFEST_NAME
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 
 NIGHT = "2026-11-20"
@@ -23,6 +23,21 @@ def test_a_run_that_is_named_is_judged_and_no_other(tmp_path: Path) -> None:
     (folders[1] / MANIFEST_NAME).unlink()
     with pytest.raises(NoDump, match="is incomplete: only round 1 of 2"):
         read_night(str(tmp_path), NIGHT, f"run-{NIGHT}")
+
+
+def test_a_dump_of_an_earlier_release_is_read(tmp_path: Path) -> None:
+    """Its manifests have a name that readers of Parquet would take for a file of rows."""
+    rows = [service(), instance(1)]
+    folders = write_dump(tmp_path, dict.fromkeys(ADDRESSES, rows))
+    assert MANIFEST_NAME.startswith("_")
+    for folder in folders:
+        (folder / MANIFEST_NAME).rename(folder / OLD_MANIFEST_NAME)
+    night = read_night(str(tmp_path))
+    assert [one.manifest.round for one in night.rounds] == [1, 2]
+    assert night.notes == []
+    folders[1].joinpath(OLD_MANIFEST_NAME).unlink()
+    with pytest.raises(NoDump, match="has no manifest: its dump is still running or was interrupted"):
+        read_night(str(tmp_path))
 
 
 def test_a_file_is_written_over_in_its_place(tmp_path: Path) -> None:
