@@ -169,7 +169,7 @@ def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict
     if not profile:
         return table, str(file)
     if profile not in profiles:
-        known = ", ".join(sorted(profiles)) or phrase("it has none")
+        known = ", ".join(sorted(profiles)) or phrase("none")
         raise ClientConfigError(
             phrase(
                 "%(file)s has no profile %(profile)s; its profiles: %(known)s",

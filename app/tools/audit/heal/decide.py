@@ -114,9 +114,9 @@ def _disagreeing(held: Sequence[Held], named: list[str], notes: tuple[str, ...])
         "that all list and reach the same members (cluster.conf, GET /v1/core/cluster/nodes)",
         names=", ".join(named) or phrase("none"),
     )
-    nobody, single = phrase("nobody"), phrase("one owner")
+    unnamed, single = phrase("no member"), phrase("one owner")
     found = [
-        Departure(FindingClass.OWNER, "", one.address, one.owner or nobody, single, one.version, None, text)
+        Departure(FindingClass.OWNER, "", one.address, one.owner or unnamed, single, one.version, None, text)
         for one in held
         if one.is_known
     ]
