@@ -210,8 +210,7 @@ class Tombstone:
 class Change:
     """One change of one instance, by the owner of the list with the datum key ``key``, which gave it ``version``.
 
-    ``stored`` is the instance after it, ``tombstone`` its removal. Both are empty (None) if the owner sent only the
-    version.
+    ``stored`` is the instance after it, ``tombstone`` its removal. Without both, the owner sent only the version.
     ``alone``: the list holds nothing else, so that it is complete where the key is unknown.
     """
 
