@@ -1,1 +1,1 @@
-"""Writes that the member responsible for a key must execute, whichever member and frontend got them."""
+"""Writes that the member responsible for a key must execute, however they reached the cluster."""

@@ -122,7 +122,7 @@ class MemberWrites:
         self._context_path = context_path
 
     def execute(self, command: Durable, token: str = "") -> None:
-        """Register, replace or remove a persistent instance; to remove an unknown one is no error.
+        """Register, replace or remove a persistent instance; removing an unknown one succeeds.
 
         Blocks until the write is on the owner's disk, and can be read here. ``token``: of the user, for the owner to
         check.

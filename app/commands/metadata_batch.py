@@ -49,7 +49,7 @@ def _found_beside(naming: NamingService, asked: UpdateMetadata) -> list[Instance
 
 
 def _hot_instance(naming: NamingService, asked: UpdateMetadata, name: InstanceName) -> Instance | None:
-    """Return a named instance without a view of all, which each change would make anew; None where that must tell."""
+    """Return a named instance without a view of all, which each change rebuilds; None if only the view can tell."""
     find = naming.hot_detail
     if find(asked.namespace, asked.service, name.ip, 0, name.cluster) is not None:
         return None  # it answers to the name, too

@@ -1,4 +1,4 @@
-"""Decides where an operator's change of an instance goes: into what is registered, or beside it (decision 0061)."""
+"""Decides whether an operator's change goes into the registration or into a separate record (decision 0061)."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from distro.model.types import CAPABILITY_OVERRIDES
 
 
 def check_kept_by_all(cluster: WriteOwners) -> None:
-    """Refuse a change beside an instance while a member of an earlier release would neither keep nor show it.
+    """Refuse a change in a separate record while a member of an earlier release would neither keep nor show it.
 
     Raises:
         Unavailable: names such a member.
@@ -34,7 +34,7 @@ class Parted(NamedTuple):
 
 
 def is_kept_beside(service: Service, key: str) -> bool:
-    """Return whether a change over HTTP v1 is kept beside the instance of an instance key.
+    """Return whether a change over HTTP v1 is kept in a separate record of the instance with an instance key.
 
     It cannot be written into what a connection publishes, and an override would hide it.
     """
@@ -55,7 +55,7 @@ def parted(service: Service | None, found: Sequence[Instance], all_beside: bool)
 
 
 def change_of_update(one: RegisterInstance) -> ChangeInstance:
-    """Return the operator's change that a PUT means: all attributes, whatever is registered."""
+    """Return the operator's change that a PUT means: all attributes, independent of the registration."""
     where = one.namespace, one.service, one.ip, one.port, one.cluster
     return ChangeInstance(*where, one.weight, one.enabled, one.metadata, whole=True)
 

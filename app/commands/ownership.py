@@ -23,7 +23,7 @@ class Owners(Protocol):
         ...
 
     def map_srv_durable(self, tag: str) -> str:
-        """As ``map_srv``, among members of our own kind: the others keep durable data in their own way."""
+        """As ``map_srv``, among Rollcall members: the others keep durable data in their own way."""
         ...
 
     def next_hop(self, member: str) -> str | None:

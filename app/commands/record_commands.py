@@ -62,7 +62,7 @@ class InstanceName(NamedTuple):
     ephemeral: bool
 
     def is_name_of(self, one: Instance) -> bool:
-        """Return whether it names this instance, which answers to any port if it has none itself.
+        """Return whether it names this instance, which matches any port if it does not have one.
 
         Source: Nacos 1.4.1 Instance.equals.
         """
@@ -71,7 +71,7 @@ class InstanceName(NamedTuple):
 
 
 class ChangeInstance(NamedTuple):
-    """Change an instance as operators do over HTTP v2 and v3: beside what is registered, which may come in any way.
+    """Change an instance as operators do over HTTP v2 and v3: in a record apart from its registration.
 
     The change outlives a new registration, and ends a minute after the instance (decision 0061).
     """
@@ -90,7 +90,7 @@ class ChangeInstance(NamedTuple):
 
 
 class ChangeInstances(NamedTuple):
-    """Change several instances of a service in one step, beside what is registered; other metadata keys stay."""
+    """Change several instances of a service in one step, in separate records; other metadata keys stay."""
 
     namespace: str
     service: str
@@ -113,7 +113,7 @@ class UpdateMetadata(NamedTuple):
     metadata: Metadata | None
     removes: bool
     beside: bool = False
-    """Change the metadata that operators set beside the instances, as HTTP v2 and v3 do. ``names`` then come before
+    """Change the metadata that operators set in separate records, as HTTP v2 and v3 do. ``names`` then come before
     ``kind``, and may be of any kind; without either, all instances of the service are changed."""
 
 
@@ -210,7 +210,7 @@ class ServiceExists(InvalidParam):
 
 
 class NotOwnUser(NacosError):
-    """The command is about another user than the caller, who is no administrator."""
+    """The command concerns a user that is not the caller, and the caller is not an administrator."""
 
     status = 403
 

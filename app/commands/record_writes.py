@@ -26,7 +26,9 @@ class RecordStep(NamedTuple):
     keys: Callable[[Any], tuple[str, ...]]
     """Return the keys of the records that a command changes, which share an owner; none if it is for this member."""
     write: Callable[[Any, WriteCaller], object]
-    """Change the records. Return False if the command asks for nothing that may be done; or what remains in service."""
+    """Change the records. Return False if the command asks for nothing that may be done; or the instances that remain
+    in service.
+    """
 
 
 class RecordWrites:

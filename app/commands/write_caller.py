@@ -76,7 +76,7 @@ class WriteCaller(Protocol):
 
     @property
     def passed_on(self) -> PassedOn | None:
-        """The member that passed the call on as to its owner; None for clients, and for what is to go one hop more."""
+        """The member that passed the call on as to its owner; None for clients, and for calls with one hop more."""
         ...
 
 
@@ -88,7 +88,7 @@ class WriteOwners(Owners, Protocol):
         ...
 
     def stamp(self) -> str:
-        """The time now, as it is told to another member."""
+        """The time now, as sent to another member."""
         ...
 
     def capabilities(self, address: str) -> frozenset[str]:
@@ -96,5 +96,5 @@ class WriteOwners(Owners, Protocol):
         ...
 
     def lacking(self, capability: str) -> list[str]:
-        """Return the addresses of listed members of our own kind that are not DOWN and lack a capability."""
+        """Return the addresses of listed Rollcall members that are not DOWN and lack a capability."""
         ...

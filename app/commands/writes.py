@@ -1,4 +1,4 @@
-"""Executes writes: the only place that knows what is asked before one, and who is told of it after."""
+"""Executes writes: the only place with the checks before a write and the notifications after it."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -134,8 +134,8 @@ class Writes:
     def _durable_elsewhere(self, caller: WriteCaller, *keys: str) -> Forward | Waits | None:
         """Return where to pass on a write of durable records, which share an owner; None when this member owns them.
 
-        The owner is of our own kind: real Nacos stores durable data in its own way. The event loop executes none: such
-        a write waits for the disk, here or at the owner.
+        The owner is a Rollcall member: real Nacos stores durable data in its own way. The event loop executes none:
+        such a write waits for the disk, here or at the owner.
 
         Raises:
             NotExecuted, Misdirected: as ``execute``.
@@ -153,8 +153,8 @@ class Writes:
     def _check_passed_on(self, caller: WriteCaller) -> None:
         """Refuse a call that was passed on already, unless real Nacos 2.x did.
 
-        That maps addresses to owners, not services, so that any of our members may get its call. Source: Nacos 1.4.8
-        and 2.3.1 DistroFilter.
+        Nacos maps addresses to owners, not services, so any Rollcall member may get its call. Source: Nacos 1.4.8 and
+        2.3.1 DistroFilter.
         """
         if (passed_on := caller.passed_on) is None:
             return

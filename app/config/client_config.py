@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.languages.language_tags import LANGUAGE_VARIABLE
+from app.languages.phrases import phrase
 
 SERVER_VARIABLE = "ROLLCALL_SERVER"
 NAMESPACE_VARIABLE = "ROLLCALL_NAMESPACE"
@@ -109,12 +110,18 @@ def read_client_config(
     note = ""
     if _is_another(server or given.get("server", ""), written.get("server", "")):
         if any(key in found for key in CREDENTIAL_KEYS):
-            note = f"the credentials in {file} are those of {written['server']}, and are not sent to another server"
+            note = phrase(
+                "the credentials in %(file)s are those of %(server)s, and are not sent to another server",
+                file=file,
+                server=written["server"],
+            )
         found = {key: value for key, value in found.items() if key not in (*CREDENTIAL_KEYS, "ca")}
     if given.keys() & {"user", "token"}:
         # A user or token of the environment comes with its own password, or with none.
         found = {key: value for key, value in found.items() if key not in CREDENTIAL_KEYS}
-    found |= {key: (value, f"environment variable {_VARIABLES[key]}") for key, value in given.items()}
+    found |= {
+        key: (value, phrase("environment variable %(name)s", name=_VARIABLES[key])) for key, value in given.items()
+    }
     values = {key.replace("-", "_"): value for key, (value, _) in found.items()}
     return ClientConfig(**values, sources={key: source for key, (_, source) in found.items()}, file=file, note=note)
 
@@ -147,23 +154,30 @@ def _written(file: Path, environ: Mapping[str, str], profile: str) -> tuple[dict
     try:
         table = tomllib.loads(content.decode("utf-8"))
     except UnicodeDecodeError:
-        raise ClientConfigError(f"{file} is not UTF-8") from None
+        raise ClientConfigError(phrase("%(file)s is not UTF-8", file=file)) from None
     except tomllib.TOMLDecodeError as error:
-        raise ClientConfigError(f"{file} is not TOML: {error}") from None
+        raise ClientConfigError(phrase("%(file)s is not TOML: %(error)s", file=file, error=error)) from None
     profiles = table.pop(PROFILES, {})
     if not isinstance(profiles, dict) or not all(isinstance(one, dict) for one in profiles.values()):
-        raise ClientConfigError(f"{file}: `{PROFILES}` should be tables, such as [{PROFILES}.prod]")
+        raise ClientConfigError(phrase("%(file)s: `profiles` should be tables, such as [profiles.prod]", file=file))
     parts = [(f"{file}", table), *((f"{file} [{PROFILES}.{name}]", one) for name, one in profiles.items())]
     for where, part in parts:
         for fault in _faults(part):
-            raise ClientConfigError(f"{where}: {fault}")
+            raise ClientConfigError(phrase("%(where)s: %(fault)s", where=where, fault=fault))
     if any(part.get(key) for _, part in parts for key in SECRET_KEYS):
         _check_private(file, mode, owner)
     if not profile:
         return table, str(file)
     if profile not in profiles:
-        known = ", ".join(sorted(profiles)) or "it has none"
-        raise ClientConfigError(f"{file} has no profile {profile!r}; its profiles: {known}")
+        known = ", ".join(sorted(profiles)) or phrase("none")
+        raise ClientConfigError(
+            phrase(
+                "%(file)s has no profile %(profile)s; its profiles: %(known)s",
+                file=file,
+                profile=repr(profile),
+                known=known,
+            )
+        )
     own = profiles[profile]
     # The file's own credentials belong to its own server, and to a profile that has no server of its own.
     dropped = {"server", "ca", *CREDENTIAL_KEYS} if "server" in own else set()
@@ -181,11 +195,15 @@ def _text(file: Path, *, is_needed: bool) -> tuple[bytes, int, int] | None:
     except (FileNotFoundError, NotADirectoryError):
         if not is_needed:
             return None
-        raise ClientConfigError(f"{file} of --profile or {FILE_VARIABLE} does not exist") from None
+        raise ClientConfigError(
+            phrase("%(file)s of --profile or %(variable)s does not exist", file=file, variable=FILE_VARIABLE)
+        ) from None
     except OSError as error:
-        raise ClientConfigError(f"{file} cannot be read: {error.strerror or error}") from None
+        raise ClientConfigError(
+            phrase("%(file)s cannot be read: %(error)s", file=file, error=error.strerror or error)
+        ) from None
     if len(content) > FILE_BYTES_MAX:
-        raise ClientConfigError(f"{file} is over {FILE_BYTES_MAX} bytes")
+        raise ClientConfigError(phrase("%(file)s is over %(count)s bytes", file=file, count=FILE_BYTES_MAX))
     return content, status.st_mode, status.st_uid
 
 
@@ -194,10 +212,13 @@ def _faults(table: Mapping[str, Any]) -> Iterator[str]:
     for key, value in table.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; it may have {', '.join(known)}"
-            yield f"{key!r} is not a key of this file{hint}"
+            if near:
+                yield phrase("%(key)s is not a key of this file; did you mean %(word)s?", key=repr(key), word=near[0])
+            else:
+                names = ", ".join(known)
+                yield phrase("%(key)s is not a key of this file; it may have %(names)s", key=repr(key), names=names)
         elif not isinstance(value, str) or not value.isprintable() or not value.strip():
-            yield f"{key} should be a text in one line"
+            yield phrase("%(key)s should be a text in one line", key=key)
 
 
 def _check_private(file: Path, mode: int, owner: int) -> None:
@@ -207,6 +228,10 @@ def _check_private(file: Path, mode: int, owner: int) -> None:
         ClientConfigError: it belongs to another user, or others have rights to it.
     """
     if owner not in (os.geteuid(), 0):
-        raise ClientConfigError(f"{file} holds a password or token and belongs to another user: chown it")
+        raise ClientConfigError(
+            phrase("%(file)s holds a password or token and belongs to another user: chown it", file=file)
+        )
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise ClientConfigError(f"{file} holds a password or token and others can read it: chmod 600 {file}")
+        raise ClientConfigError(
+            phrase("%(file)s holds a password or token and others can read it: chmod 600 %(file)s", file=file)
+        )

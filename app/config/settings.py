@@ -42,6 +42,7 @@ from app.config.properties import parse_properties
 from app.config.rpc_settings import RPC_KEYS, RpcSettings, rpc_settings
 from app.config.settings_keys import Key, SettingError, both_or_none, snake
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
+from app.languages.phrases import phrase
 from distro.model.config import DistroConfig
 
 __all__ = ["ALL_KEYS", "SettingError", "Settings", "effective_settings", "read_settings"]
@@ -68,6 +69,8 @@ NODE_END_S = 5
 """The time for all steps of a stop except ending requests and sending the last changes."""
 
 _OURS = "rollcall."
+COMMAND_LINE, DEFAULT = phrase("command line"), phrase("default")
+"""The sources of values that stand in no file or variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,14 +161,14 @@ class _Sources:
         """Return the text of a setting, and the name of its source for error messages."""
         for name in key.names:
             if text := self.overrides.get(name, "").strip():
-                return text, "command line"
+                return text, COMMAND_LINE
         for name in (*key.names, *map(snake, key.names)):
             if text := self.environ.get(name, "").strip():
-                return text, f"environment variable {name}"
+                return text, phrase("environment variable %(name)s", name=name)
         for name in key.names:
             if text := self.properties.get(name, "").strip():
                 return text, str(self.file)
-        return key.default, "default"
+        return key.default, DEFAULT
 
     def origin(self, key: Key[Any]) -> str:
         """Return the source of a setting's value."""

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 
 
 class _Rule(Rule):
-    """A rule that only matches: werkzeug compiles code that builds each rule's URLs, which nobody asks it for.
+    """A rule that only matches: werkzeug compiles code that builds each rule's URLs, which no code asks for.
 
     That would take a tenth of a node's start.
     """

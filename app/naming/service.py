@@ -34,7 +34,7 @@ _LOCAL = Origin.LOCAL
 
 @lru_cache(64)
 def _known(interval_ms: int) -> operations.BeatAnswer:
-    """Return the answer to the beat of a healthy instance without an interval of its own: nearly all beats."""
+    """Return the answer to the beat of a healthy instance without an individual interval: nearly all beats."""
     return operations.BeatAnswer(interval_ms, known=True)
 
 
@@ -238,7 +238,7 @@ class NamingService:
             self._publish(InstancesChanged(found.key, Origin.PEER))
 
     def set_metadata(self, namespace: str, service: str, key: str, change: operations.ChangeMetadata) -> None:
-        """Change single keys of an ephemeral instance's metadata. A missing instance is no error."""
+        """Change single keys of an ephemeral instance's metadata. A missing instance is ignored."""
         self._changed(self._writes.set_metadata(namespace, service, key, change, self._now_ms()))
 
     def check_metadata(self, namespace: str, service: str, grown: int) -> None:

@@ -16,6 +16,7 @@ from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
 from app.config.observability import JSON
 from app.config.rpc_settings import RPC_ENABLED
 from app.config.settings import SettingError, Settings, read_settings
+from app.languages.phrases import phrase, reason_of
 from app.machine.process.announce import base_url, listen_failure, ready_text, to_try
 from app.machine.process.data_lock import DataLock
 from app.tools.audit.check import command as check_command
@@ -139,10 +140,12 @@ def _run_serve(options: argparse.Namespace) -> int:
         if options.members > 1:
             return _serve_cluster(overrides, options.members, options.member)
         if options.member is not None:
-            raise SettingError("--member names one of the nodes of --members: give --members, as at their start")
+            raise SettingError(
+                phrase("--member names one of the nodes of --members: give --members, as at their start")
+            )
         _serve(overrides)
     except SettingError as error:
-        print(f"rollcall: {error}", file=sys.stderr)
+        print(f"rollcall: {reason_of(error)}", file=sys.stderr)
         return 2
     return 0
 
@@ -210,13 +213,22 @@ def _cluster(
     base = read_settings({**overrides, keys.STANDALONE.name: "true"})
     if base.cluster_conf.exists():
         raise SettingError(
-            f"--members makes the member list, and {base.cluster_conf} has a different one: "
-            "remove the file, or give --conf another folder"
+            phrase(
+                "--members makes the member list, and %(cluster_conf)s has a different one: remove the file, "
+                "or give --conf another folder",
+                cluster_conf=base.cluster_conf,
+            )
         )
     ports = [base.port + PORT_STEP * index for index in range(count)]
     if ports[-1] > PORT_MAX:
         raise SettingError(
-            f"--port {base.port} with --members {count} would need port {ports[-1]}; allowed: up to {PORT_MAX}"
+            phrase(
+                "--port %(port)s with --members %(count)s would need port %(last)s; allowed: up to %(most)s",
+                port=base.port,
+                count=count,
+                last=ports[-1],
+                most=PORT_MAX,
+            )
         )
     own_host = split_address(base.self_address)[0]
     shared = {
@@ -227,7 +239,13 @@ def _cluster(
         keys.ANNOUNCE.name: "false",
     }
     if only is not None and only not in ports:
-        raise SettingError(f"--member {only} is none of these members; allowed: {', '.join(map(str, ports))}")
+        raise SettingError(
+            phrase(
+                "--member %(port)s is none of these members; allowed: %(ports)s",
+                port=only,
+                ports=", ".join(map(str, ports)),
+            )
+        )
     nodes, read = [], []
     for port in ports if only is None else [only]:
         own = {**shared, keys.PORT.name: str(port), keys.DATA_DIR.name: str(base.data_dir / str(port))}
@@ -250,7 +268,7 @@ def _serve_cluster(overrides: dict[str, str], count: int, only: int | None) -> i
         nodes, base.stop_timeout_s + 1, lambda: to_try(read[0], read[-1]), base.port if is_json else None
     )
     for warning in (text for text in base.warnings if not text.startswith(keys.STANDALONE.name)):
-        cluster.tell(f"warning: {warning}")
+        cluster.tell(phrase("warning: %(text)s", text=warning))
     return cluster.run()
 
 
@@ -297,11 +315,23 @@ def _check_free(settings: Settings) -> None:
     Raises:
         SettingError: a port or the folder is in use, or cannot be used.
     """
-    where = f"every address, port {settings.port}" if is_wildcard(settings.host) else base_url(settings)
+    where = (
+        phrase("every address, port %(port)s", port=settings.port) if is_wildcard(settings.host) else base_url(settings)
+    )
     _check_port(settings.host, settings.port, where, f"{keys.HOST_KEY.name}, {keys.PORT.name}")
     for one in (settings.rpc.sdk, settings.rpc.cluster) if settings.rpc else ():
-        where = f"port {one.port} for gRPC, which goes with {keys.PORT.name}={settings.port}"
-        _check_port(settings.host, one.port, where, f"{keys.PORT.name}; {RPC_ENABLED.name}=false does without")
+        where = phrase(
+            "port %(port)s for gRPC, which goes with %(key)s=%(http)s",
+            port=one.port,
+            key=keys.PORT.name,
+            http=settings.port,
+        )
+        _check_port(
+            settings.host,
+            one.port,
+            where,
+            phrase("%(key)s; %(rpc)s=false does without", key=keys.PORT.name, rpc=RPC_ENABLED.name),
+        )
     with DataLock(settings.data_dir):
         pass
 
@@ -309,5 +339,10 @@ def _check_free(settings: Settings) -> None:
 def _check_port(host: str, port: int, where: str, names: str) -> None:
     if (why := listen_failure(host, port)) is not None:
         raise SettingError(
-            f"cannot listen on {where}: {why}; allowed: an address of this machine and a free port ({names})"
+            phrase(
+                "cannot listen on %(where)s: %(why)s; allowed: an address of this machine and a free port (%(names)s)",
+                where=where,
+                why=why,
+                names=names,
+            )
         )

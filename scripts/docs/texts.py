@@ -14,11 +14,18 @@ from app.languages.catalogues import CHINESE, COMMANDS, CONSOLE, po_file
 from app.tools.cli import make_parser
 
 ROOT = Path(__file__).parents[2]
-KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column": None, "_done": (2,)}
+KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column": None, "_done": (2,), "phrase": None}
 EFFECTS = "app/operator/switch_effects.py"
 SOURCES = {
     CONSOLE: ("app/http/console/", "app/operator/event_words.py", "app/operator/verdict.py", EFFECTS),
-    COMMANDS: ("app/tools/", "app/operator/verdict.py", EFFECTS),
+    COMMANDS: (
+        "app/tools/",
+        "app/operator/verdict.py",
+        EFFECTS,
+        "app/config/client_config.py",
+        "app/config/settings.py",
+        "app/machine/process/root_user.py",
+    ),
 }
 """Where the texts of a domain are: the beginnings of paths."""
 Message = tuple[str, str]

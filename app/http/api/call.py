@@ -80,7 +80,7 @@ BYTES = "application/octet-stream"
 ADDRESS = "rollcall.address"
 """The key in WSGI's environ of the client's address, where writes of one are limited."""
 READ = "rollcall.read"
-"""The key in WSGI's environ of what the loop read of the body before it left the call to the pool."""
+"""The key in WSGI's environ of the part of the body that the loop read before it left the call to the pool."""
 MEMBER_CERTIFICATE = "rollcall.member_certificate"
 """Key of WSGI's environ; see ``Call.has_member_certificate``. No header can set it."""
 CALLER = "rollcall.caller"
@@ -181,7 +181,7 @@ class Call:
 
     @property
     def passed_on(self) -> PassedOn | None:
-        """The member that passed the call on as to its owner; None for clients, and for what is to go one hop more."""
+        """The member that passed the call on as to its owner; None for clients, and for calls with one hop more."""
         # What is remembered of calls is never of one that a member makes, by its own word or in truth.
         if self.memo is not None or not is_redirect(self.agent) or self.header(RELAY) is not None:
             return None
@@ -217,7 +217,9 @@ _NO_HEADERS: Mapping[str, str] = ImmutableDict()
 
 @dataclass(slots=True)
 class Reply:
-    """An answer, which is not changed once made. ``content_type`` None sends none, as real Nacos while it is not UP."""
+    """An answer, which is not changed once made. Without a ``content_type`` there is no such header, as at a real Nacos
+    that is not UP.
+    """
 
     status: int = 200
     body: bytes = b"ok"

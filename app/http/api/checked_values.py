@@ -118,7 +118,7 @@ def _read_flag(call: Call, key: str, text: str) -> None:
     """Replace a word for a flag by ``true`` or ``false``.
 
     Raises:
-        InvalidParam: it is no word of Spring's.
+        InvalidParam: it is not a word of Spring's.
     """
     word = text.strip()
     if not word:

@@ -1,7 +1,7 @@
 """The console's cookie: a session's token, sent with the console's own pages and with no other call.
 
-No call of the API reads it. So a page of another site, which can have a browser send it, reaches nothing with it but
-pages of the console; and what these change needs a token of a form, which such a page cannot know.
+No call of the API reads it. So a page of another site, which can have a browser send it, only reaches pages of the
+console with it. A change by these needs the token of a form, which such a page cannot know.
 """
 
 import hmac

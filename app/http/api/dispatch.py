@@ -13,8 +13,8 @@ from app.metrics.audit_trail import acting_as
 def answer_call(row: Route, call: Call, services: Services, *, is_page_read: bool = False) -> Reply:
     """Return the reply of a row's endpoint, or of the member that it passes the call on to.
 
-    ``is_page_read``: a page of the console reads for an operator, who must see what is here while a switch turns
-    clients away.
+    ``is_page_read``: a page of the console reads for an operator, who must see the data while a switch turns clients
+    away.
 
     Raises:
         NacosError, DistroError: the refusals that the server's error handler turns into replies.

@@ -63,7 +63,7 @@ class Dumps:
 class Dump:
     """A dump under way: lines in chunks of about ``CHUNK_BYTES``, and a place among ``Dumps``.
 
-    It is no generator: the ``close`` of one that never began would not free the place.
+    It is not a generator: the ``close`` of one that never began would not free the place.
     """
 
     def __init__(self, lines: Iterable[bytes], place: BoundedSemaphore) -> None:
@@ -103,7 +103,8 @@ def dump_lines(
     """The lines of a dump: the header, shared records, clients, each service's row and those of its instances, counts.
 
     The rows of a service are of one snapshot. A dump without its last line was cut off. ``only``: the namespace and
-    full name of the one service to tell, without records and clients. ``linked``: the rows of what links brought.
+    full name of the one service to tell, without records and clients. ``linked``: the rows of instances that links
+    brought.
     """
     yield encode_row({"kind": "member", "format": FORMAT, "tells": [] if only else sorted(EXTRA_KINDS), **header})
     if only is None:
@@ -122,7 +123,7 @@ def dump_lines(
 
 
 def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
-    """The records that are no service's row."""
+    """The records that do not belong to the row of a service."""
     for record in [*durable.shared_records(), *durable.overrides.records()]:
         version = record.changed.to_text()
         match parse_record_key(record.key):
@@ -220,7 +221,9 @@ def instance_values(namespace: str, service: str, instance: Instance) -> dict[st
 
 
 def linked_rows(brought: Iterable[tuple[str, str, ForeignPart]], now_ms: int) -> Iterator[dict[str, Any]]:
-    """Yield the rows of what links brought. ``brought``: namespace, full name and state of each service and link."""
+    """Yield the rows of instances that links brought. ``brought``: namespace, full name and state of each service and
+    link.
+    """
     for namespace, name, part in brought:
         stated_ms = max(now_ms - part.stated_ms, 0)
         stale_ms = None if part.stale_ms is None else max(now_ms - part.stale_ms, 0)

@@ -10,6 +10,6 @@ def page_size(asked: int, services: Services) -> int:
     """The entries of a page; a longer one than this node gives is cut to that, and its neighbours with it.
 
     Not refused: clients ask for 2,147,483,647 to get all in one, and most lists are shorter than any bound. The answer
-    tells the true count, and who asks for further pages of the same size gets what is left.
+    tells the true count, and further pages of the same size have the rest.
     """
     return services.addresses.stats.cut_page(asked, services.settings.limits.page_size)

@@ -20,7 +20,7 @@ WRITES_KEPT_MAX = 16 * MIB
 MEMO_QUERY_BYTES_MAX = 1_024
 MARKS_MAX = 65_536
 ENTRY_BYTES, PLAIN_BYTES, VALUE_BYTES = 352, 128, 128
-"""The memory of a kept command beside its query, if that has up to ``PLAIN_BYTES``, and of each value in JSON."""
+"""The memory of a kept command without its query, if that has up to ``PLAIN_BYTES``, and of each value in JSON."""
 PASSWORD = b"password="
 """In a call that brings its user's password, which is not kept in memory."""
 SHARED_CHARS_MAX = 64

@@ -1,4 +1,4 @@
-"""A write of a client that a member passed on beside others, as a call of its own, read as far as it is asked for."""
+"""A write of a client that a member passed on with others, as a separate call, read as far as it is asked for."""
 
 from collections.abc import Callable, Mapping
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""The decisions whether a call may go on to its endpoint: by the access that its row declares, or a page's origin.
+"""The decisions whether a call may reach its endpoint: by the access that its row declares, or a page's origin.
 
 A page from anywhere can have its visitor's browser call a node that the page's owner cannot reach. No script removes
 or changes all of the headers that are looked at here, so a page cannot pass for an SDK.
@@ -169,7 +169,7 @@ def scrape_rule(call: Call, services: Services) -> AccessRule:
 def _brings_token(token: str, authorization: str | None) -> bool:
     """Return whether a header ``Authorization: Bearer ...`` has the scrape token. Compares in constant time.
 
-    The metrics have a secret of their own because Prometheus cannot log in again when a user's token expires.
+    The metrics have a separate secret because Prometheus cannot log in again when a user's token expires.
     """
     if not token or authorization is None or authorization[: len(_BEARER)].lower() != _BEARER:
         return False

@@ -11,7 +11,7 @@ LINES_TYPE = "application/x-ndjson"
 class Events:
     """A stream of server-sent events on the connection, which no thread waits for. Only for hot calls.
 
-    A call that came to Flask gets what there is to tell now, and the stream's end: browsers ask again.
+    A call that came to Flask gets the present lines, and the stream's end: browsers ask again.
     """
 
     topic: tuple[str, ...]
@@ -32,7 +32,7 @@ class LineSource(Protocol):
         ...
 
     def read(self, *, is_idle: bool) -> bytes | None:
-        """Return the next lines, which may be none; None at the end of the answer. Called on a thread of a pool.
+        """Return the next lines, possibly empty; None at the end of the answer. Called on a thread of a pool.
 
         ``is_idle``: nothing was sent for a while, so that a line must say that the node still answers.
         """

@@ -28,8 +28,8 @@ def audit_refusal(call: Call, services: Services, why: str, user: str = "") -> N
 def audit_operation(row: Route, call: Call, reply: Reply, services: Services) -> None:
     """Write an administrator's call that changed something, with its parameters; once, at the member that was asked.
 
-    The change of a durable record has a line of its own beside this one, with its values. The member that executes a
-    forwarded call writes only that line, which names the member that was asked.
+    The change of a durable record has a separate line, with its values. The member that executes a forwarded call
+    writes only that line, which names the member that was asked.
     """
     if row.access.scope is _ADMIN and row.access.action is _WRITE and reply.status < 300 and not call.actor.via:
         parameters = dict(call.parameters.items())
@@ -100,7 +100,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
 
 
 def _key_of(call: Call) -> bytes | None:
-    """The key of a call in the memory of decisions: all that the decision goes by."""
+    """The key of a call in the memory of decisions: all that the decision depends on."""
     given = f"{call.header(AUTHORIZATION) or ''}\n{call.header(TOKEN_HEADER) or ''}"
     if call.body:
         given = f"{given}\n{call.header('content-type') or ''}"
@@ -112,9 +112,8 @@ def _session_of(call: Call, control: AccessControl) -> Session:
 
     Raises:
         AccessDenied: it names none, or its token is not good.
-        TooManyLogins: it brings a password, at which nobody looks now.
-        PasswordGiven: the event loop cannot tell.
-        LoginPutOff: nobody looks at it yet.
+        TooManyLogins: it brings a password, which is not checked now. PasswordGiven: the event loop cannot tell.
+        LoginPutOff: it is not checked yet.
     """
     if token := token_of(call):
         return control.session(token)
@@ -139,7 +138,7 @@ def token_of(call: Call) -> str:
 
 
 def too_many_logins(error: TooManyLogins) -> Reply:
-    """The answer to a login at whose password nobody looked."""
+    """The answer to a login without a check of its password."""
     reply = text_reply(error.status, error.text)
     reply.headers = {"Retry-After": str(error.retry_after_s)}
     return reply

@@ -1,4 +1,4 @@
-"""A look at the members' contents while somebody views a page: a few parts at a time, and parts that differed."""
+"""A look at the members' contents while a page is open: a few parts at a time, and parts that differed."""
 
 import time
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ def _compare(page: ConsolePage, facts: ClusterFacts, parts: list[int]) -> None:
 
 
 def _held(page: ConsolePage, parts: list[int]) -> tuple[list[str], Held] | None:
-    """Return the members that answered, and what they hold in these parts; None if no other member answered."""
+    """Return the members that answered, with their contents in these parts; None if no other member answered."""
     parameters = {"buckets": ",".join(map(str, parts))}
     try:
         own = page.api.get(DIGEST, **parameters)

@@ -111,7 +111,7 @@ _LATEST_MS = 253_402_300_799_000
 
 
 def _since(members: dict[str, Any], kinds: list[str]) -> list[dict[str, Any]]:
-    """Return for each member from when its events of these kinds are all here, and what it lacks."""
+    """Return for each member from when its events of these kinds are all here, and the gaps."""
     found = []
     for address, memory in members.items():
         since = [one for kind in kinds if type(one := memory["sinceMs"].get(kind)) is int]

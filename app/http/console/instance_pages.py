@@ -55,7 +55,7 @@ def edit(page: ConsolePage) -> Reply:
 
 
 def _is_changed_beside(facts: dict[str, Any]) -> bool:
-    """Return whether a change is kept beside the instance, as far as this member knows."""
+    """Return whether a change is kept apart from the instance, as far as this member knows."""
     return facts["override"] is not None or _is_published(facts)
 
 
@@ -162,7 +162,7 @@ def _whole(weight: str | float, enabled: bool, metadata: dict[str, str]) -> dict
 def _changed(facts: dict[str, Any], weight: str | float, enabled: bool, metadata: dict[str, str]) -> dict[str, Any]:
     """Return the parameters of a PATCH that sets only the attributes which the form changed.
 
-    An attribute that is kept beside the instance hides all values that the client registers later.
+    An attribute that is kept apart from the instance hides all values that the client registers later.
     """
     shown = facts["shown"] or {"weight": None, "inLists": None, "metadata": {}}
     kept: dict[str, str] = (facts["override"] or {}).get("metadata") or {}
@@ -178,7 +178,7 @@ def _changed(facts: dict[str, Any], weight: str | float, enabled: bool, metadata
 
 
 def _fetch_written(page: ConsolePage, asked: dict[str, Any]) -> None:
-    """Fetch the owner's latest writes of a service, so that the next page shows them. A failure is no error."""
+    """Fetch the owner's latest writes of a service, so that the next page shows them. A failure is ignored."""
     services, service = page.services, asked["serviceName"]
     owner = services.cluster.map_srv(service)
     if owner != services.cluster.self_address:

@@ -30,7 +30,7 @@ class ContentComparison:
     buckets: int
     """The number of differing buckets, of 256 in all."""
     differing: list[dict[str, Any]]
-    """Shape: namespace, service, held: by member the number of instances and the digest, None where it has none."""
+    """Shape: namespace, service, held: by member the number of instances and the digest, None where it lacks them."""
 
 
 @page_route("/console/members")
@@ -63,7 +63,7 @@ def members(page: ConsolePage) -> Reply:
 
 
 def _keys(facts: ClusterFacts | None) -> dict[str, Callable[[dict[str, Any]], Any]]:
-    """Return the keys by which the reports are sorted, by the names of the columns."""
+    """Return the keys that sort the reports, by the names of the columns."""
     engines: Mapping[str, Any] = facts.engines if facts else {}
 
     def engine(one: dict[str, Any]) -> Mapping[str, Any]:

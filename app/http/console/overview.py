@@ -18,7 +18,7 @@ OWNED_MAX = 1_000
 
 @page_route("/")
 def overview(page: ConsolePage) -> Reply:
-    """Show what is wrong, the members and their agreement, and the numbers of the last hour."""
+    """Show the current problems, the members and their agreement, and the numbers of the last hour."""
     counts, status = _counts(page)
     members = page.api.get("/v1/ns/operator/servers")["servers"]
     day = page.services.instruments.day.samples()

@@ -39,7 +39,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""A policy by which a browser runs and loads only files that this node serves."""
+"""A policy that makes a browser run and load only files that this node serves."""
 SAFE = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -67,7 +67,7 @@ NAV = (
 )
 """The entries of the navigation: name, text, path, and true if for administrators only."""
 NOT_CHANGED_HERE = 409
-"""The status of a page that would change data that somebody else decides on."""
+"""The status of a page that would change data that another service decides on."""
 FORM_FIELD = "form"
 """The field with the token that shows from which page a form comes."""
 
@@ -196,7 +196,7 @@ class ConsolePage:
         return Reply(status, body.encode("utf-8", "replace"), HTML, self.headers())
 
     def headers(self) -> dict[str, str]:
-        """Return the headers of a page, which set the cookie if the browser has none."""
+        """Return the headers of a page, which set the cookie if the browser lacks it."""
         if token_in_cookie(self.call):
             return HEADERS
         return {**HEADERS, "Set-Cookie": self.cookie_line(self.cookie, ANONYMOUS_S)}

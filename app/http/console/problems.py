@@ -27,7 +27,7 @@ _ABSENCES = {
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One trouble: a sentence, the page that shows more, and its kind, ``bad`` or ``wait``."""
+    """One trouble: a sentence, the page that shows more, and the ``kind``, ``bad`` or ``wait``."""
 
     kind: str
     says: str

@@ -30,7 +30,7 @@ def _threshold(page: ConsolePage) -> str:
     """Return the threshold of a form.
 
     Raises:
-        ApiRefusal: it is no share.
+        ApiRefusal: it is not a share.
     """
     text = page.text("protectThreshold", "0")
     try:

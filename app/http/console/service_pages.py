@@ -16,7 +16,7 @@ GRPC, BEATS, PERSISTENT = "gRPC", "HTTP", N_("persistent")
 SUBSCRIBERS_MAX = 50
 SEARCH = "/v1/ns/instance/search"
 STATES = (N_("unhealthy"), N_("disabled"), N_("healthy"))
-"""The states by which instances can be filtered."""
+"""The states that can filter instances."""
 
 
 def page_of(page: ConsolePage) -> tuple[int, int]:

@@ -143,7 +143,7 @@ class Needed(Trimmed):
 
 
 class IntOrZero(Parameter[int]):
-    """Nacos's number of a page: 0 for a text that is no number."""
+    """Nacos's number of a page: 0 for a text that is not a number."""
 
     shape = INT
     absent_if = AbsentIf.EMPTY
@@ -165,13 +165,13 @@ class Double(Parameter[float]):
 
 
 class Number(Int):
-    """A whole number; a blank text is none."""
+    """A whole number; a blank text is not one."""
 
     absent_if = AbsentIf.EMPTY
 
 
 class PageNumber(Number):
-    """The number of a page where Nacos fails on a text that is no number."""
+    """The number of a page where Nacos fails on a text that is not a number."""
 
     absent_if = AbsentIf.NEVER
     default_error_messages = invalid("it should be a whole number")
@@ -192,7 +192,7 @@ class Threshold(Parameter[float]):
 
 
 class LoadFactor(Parameter[float]):
-    """The part by which a member may have more clients than its share: 0 to ``LOAD_FACTOR_MAX``."""
+    """The part that a member may have beyond its share of clients: 0 to ``LOAD_FACTOR_MAX``."""
 
     shape: ClassVar[Shape] = {"type": "number", "minimum": 0, "maximum": LOAD_FACTOR_MAX}
 
@@ -364,7 +364,7 @@ class BucketList(Parameter[frozenset[int]]):
 
 
 class AddressText(Parameter["tuple[str, int]"]):
-    """The host and port of an address; the port is 8848 where the text has none."""
+    """The host and port of an address; the port is 8848 where the text lacks it."""
 
     shape: ClassVar[Shape] = {"type": "string", "examples": ["10.0.0.5:8848"]}
 

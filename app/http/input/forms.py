@@ -43,7 +43,8 @@ CHARSETS = frozenset(
 _PLAIN = bytes(range(0x21, 0x7F))
 _SIGNS = {ord("%"): ord("="), ord("="): 0, ord("&"): 1, ord("+"): 0x7F}
 _AS_QUOTED = bytes(_SIGNS.get(one, one if one in _PLAIN else 0x7F) for one in range(256))
-"""Makes quoted-printable of a query: the separators become control characters, and what is not plain becomes DEL."""
+"""Makes quoted-printable of a query: the separators become control characters, and all that is not plain becomes DEL.
+"""
 _SEPARATORS = {b"\0\x01" * more + b"\0": more + 1 for more in range(PLAIN_PARAMETERS_MAX)}
 """The separators of plain queries, with their numbers of parameters."""
 
@@ -112,7 +113,7 @@ class Parameters:
         """The value of a row's parameter; the row's default when it is absent or blank.
 
         Raises:
-            InvalidParam: the text is no such value.
+            InvalidParam: the text is not such a value.
         """
         text = (self.get(row.key) or "").strip(TRIMMED)
         if text:
@@ -124,7 +125,7 @@ class Parameters:
         """The value of a row's parameter; None when it is absent or blank.
 
         Raises:
-            InvalidParam: the text is no such value.
+            InvalidParam: the text is not such a value.
         """
         text = (self.get(row.key) or "").strip(TRIMMED)
         return row.read(text) if text else None
@@ -134,7 +135,7 @@ class Parameters:
         return [(name, self.get(name) or "") for name in self._values]
 
     def without(self, *names: str) -> "Parameters":
-        """These parameters but for some."""
+        """These parameters except some."""
         return Parameters({name: value for name, value in self._values.items() if name not in names})
 
     def replacing(self, name: str, value: str) -> "Parameters":
@@ -213,7 +214,7 @@ def parse_plain(raw: bytes) -> dict[str, str] | None:
     """Return the parameters of a plain query; None for any other.
 
     Without its escapes a plain query has only printable ASCII and no blanks, and it repeats no name. Its values need no
-    trimming, and can stand in a log line.
+    trimming, and can be written to a log line.
     """
     # An escape differs from one of quoted-printable in its sign alone, and makes its text shorter by two.
     text = a2b_qp(raw.translate(_AS_QUOTED))

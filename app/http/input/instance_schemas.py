@@ -2,7 +2,7 @@
 
 Each row has the name, kind, default, bounds and description of a parameter. ``params`` reads calls by these rows and
 loads no schema, which would take long. The schemas below list the rows of each call, for the description of the API.
-The queries that ``params`` makes stand at the end.
+The queries that ``params`` makes are at the end.
 """
 
 from dataclasses import dataclass

@@ -79,7 +79,7 @@ def scalars(value: Any) -> dict[str, str | None]:
     """Return the fields of a JSON object, each scalar as a text and null as None, as Jackson reads a map of strings.
 
     Raises:
-        ValueError: the value is no object, or a field is an object or an array.
+        ValueError: the value is not an object, or a field is an object or an array.
     """
     if not isinstance(value, dict):
         raise ValueError("not an object")

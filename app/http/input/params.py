@@ -58,7 +58,8 @@ _LONG_EXPONENT = "0000000"
 
 
 def check_numbers(parameters: Parameters) -> None:
-    """Refuse a port or weight that is no number, by the parameter's name; v1 refuses it in Java's words, as Nacos does.
+    """Refuse a port or weight that is not a number, by the parameter's name; v1 refuses it in Java's words, as Nacos
+    does.
 
     Raises:
         InvalidParam: the text names the parameter.
@@ -267,7 +268,7 @@ def _weight(text: str) -> float | None:
 
 @lru_cache(8_192)
 def hot_metadata(text: str) -> Metadata | None:
-    """The metadata in a text, one map for all equal texts; None when the text is no metadata."""
+    """The metadata in a text, one map for all equal texts; None when the text is not metadata."""
     try:
         # Python's own decoder, which ``parse_metadata`` needs for numbers, takes four times as long.
         fields: Metadata = orjson.loads(text)

@@ -1,6 +1,6 @@
 """Loading a call's parameters by a schema, and the schemas that several endpoints share.
 
-Every refusal names its field. Other schemas stand beside their endpoints.
+Every refusal names its field. Other schemas are in the modules of their endpoints.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,7 +58,7 @@ def one_of(choices: Iterable[str]) -> validate.OneOf:
 
 
 def order_by(columns: Iterable[str], usual: str) -> Trimmed:
-    """Return the parameter for the column by which a page is sorted."""
+    """Return the parameter for the column that sorts a page."""
     known = [*columns]
     text = f"The column to sort by: {', '.join(f'`{one}`' for one in known)}."
     return Trimmed("orderBy", text, usual, validate=one_of(known))

@@ -33,7 +33,7 @@ def java_int(text: str) -> int:
 
 
 def int_or_zero(text: str) -> int:
-    """Commons NumberUtils.toInt: 0 for a text that is no number."""
+    """Commons NumberUtils.toInt: 0 for a text that is not a number."""
     try:
         return java_int(text)
     except InvalidParam:

@@ -16,7 +16,7 @@ SOURCE, PAGES = "/openapi.json", "/api-docs"
 TEMPLATES = Path(__file__).with_name("templates")
 _CONSOLE_STYLE = Path(__file__).parents[1] / "console" / "assets" / "console.css"
 STYLE = _CONSOLE_STYLE.read_bytes() + (TEMPLATES / "style.css").read_bytes()
-"""The style of the console, and what these pages have beside it."""
+"""The style of the console, and the additions of these pages."""
 DEPTH_MAX = 6
 DOCUMENTS_MAX = 16
 Document = dict[str, Any]
@@ -135,7 +135,7 @@ def kind_of(shape: Mapping[str, Any]) -> str:
 
 
 def limits_of(shape: Mapping[str, Any]) -> str:
-    """Return a schema's limits on a value, beside its type."""
+    """Return a schema's limits on a value, without its type."""
     found = []
     if "enum" in shape:
         found.append("one of " + ", ".join(map(str, shape["enum"])))

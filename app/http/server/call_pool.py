@@ -1,4 +1,4 @@
-"""The pools of threads that answer calls which may block, beside the event loop."""
+"""The pools of threads that answer calls that may block, outside the event loop."""
 
 import logging
 import sys

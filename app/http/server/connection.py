@@ -20,7 +20,7 @@ from app.machine.limits.connection_room import Share
 from app.machine.process.loop_parts import TurnSends
 
 SOON_BYTES_MAX = 8 * 1024
-"""Longer replies took a while to make: they, and those that wait beside them, are sent at once."""
+"""Longer replies took a while to make: they, and those that wait with them, are sent at once."""
 OUT_BYTES_MAX = 1 << 16
 """Replies to requests that came at once are joined up to so many bytes; larger ones are not copied."""
 UNSENT_BYTES_MAX = 1
@@ -54,7 +54,7 @@ class Server(Turns, Protocol):
     sends: TurnSends
     answers: AnswerBudget
     check_pause: Callable[[], None]
-    """Notices that this process stood still, and that what is read now may have waited."""
+    """Notices that this process stood still, and that bytes read now may have waited."""
     answer: Callable[["HttpConnection", AnyRequest], Reply | None]
     """Returns the reply, or None: then ``connection.reply`` or ``connection.stream_head`` is called later."""
 
@@ -157,7 +157,9 @@ class HttpConnection(asyncio.Protocol):
             self.flush_soon()
 
     def eof_received(self) -> bool:
-        """The client sends nothing more; what it sent is still answered, but for TLS, which closes both ways."""
+        """The client sends nothing more; its earlier requests are still answered, except over TLS, which closes both
+        ways.
+        """
         self._eof = True
         refusal = self._reader.feed_eof()
         if refusal is not None:
@@ -237,9 +239,9 @@ class HttpConnection(asyncio.Protocol):
                 self._write()
 
     def reply(self, reply: Reply, *, together: bool = False) -> None:
-        """Answer the request that the queue is ``busy`` with, and go on with the next.
+        """Answer the request that the queue is ``busy`` with, and continue with the next.
 
-        ``together``: others are answered in this turn of the loop, too, so that what is sent leaves at its end.
+        ``together``: others are answered in this turn of the loop, too, so that all answers leave at its end.
         """
         request = self._release()
         if not self._transport.is_closing():
@@ -414,7 +416,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def cut(self) -> None:
-        """Close at once, whatever is under way; a stream's ``then`` is called."""
+        """Close at once, even with an answer under way; a stream's ``then`` is called."""
         self._transport.abort()
 
     def drain(self) -> None:

@@ -11,9 +11,9 @@ from app.http.api.event_stream import FIRST_LINES, STILL_HERE, STREAM_HEAD, even
 from app.http.server.connection import HttpConnection
 
 STREAMS_MAX = 64
-"""Each is a page that somebody looks at, or a program that follows changes."""
+"""Each is an open page, or a program that follows changes."""
 PERIOD_S = 0.5
-"""Between two looks at what streams tell, each of some microseconds: pages fetch themselves no sooner for it."""
+"""Between two looks at the news of streams, each of some microseconds: pages fetch themselves no sooner for it."""
 LASTS_S = 60.0
 """A stream ends so long after its begin, and the browser asks again: with the rights that its user has by then."""
 STILL_S = 15.0
@@ -90,7 +90,7 @@ class LiveStreams:
     # --- time ----------------------------------------------------------------------------------------
 
     def _tick(self) -> None:
-        """Have what is new read, and end the streams whose time is over; again while there are any."""
+        """Make the streams read their news, and end the streams whose time is over; again while there are any."""
         now_s, self._timer = self._loop.time(), None
         for connection, stream in list(self._streams.items()):
             if now_s >= stream.ends_s:

@@ -13,7 +13,7 @@ from app.http.server.connection import HttpConnection
 
 STREAMS_MAX = 256
 IDLE_S = 1.0
-"""A stream without any line for so long gets one that says that the node is there."""
+"""A stream without any line for so long gets one that says that the node still serves."""
 LASTS_S = 60.0
 """A stream ends so long after its begin, and the follower asks again: with the rights that its user has by then."""
 HEAD = f"HTTP/1.1 200 OK\r\nContent-Type: {LINES_TYPE}\r\nCache-Control: no-store\r\n".encode()

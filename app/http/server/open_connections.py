@@ -1,4 +1,4 @@
-"""The connections of the HTTP port: which are open, and who may have one more."""
+"""The connections of the HTTP port: which are open, and the right to one more."""
 
 import socket
 import sys

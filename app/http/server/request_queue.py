@@ -4,7 +4,7 @@ While a request is worked on elsewhere, those that the client pipelines behind i
 nothing more is read.
 
 Requests that come again to the byte, as beats, lists and registrations do, are parsed once and answered each time.
-Nothing of an answer is kept: only what the same bytes always mean.
+Answers are not kept: only the meaning of the bytes, which never changes.
 """
 
 import asyncio
@@ -68,7 +68,7 @@ class Answerer(Protocol):
         ...
 
     def flush_soon(self) -> None:
-        """The same at the end of this turn of the loop, beside what is sent to others."""
+        """The same at the end of this turn of the loop, with the answers to others."""
         ...
 
 
@@ -282,8 +282,8 @@ class RequestQueue:
     def _drop_received(self) -> int:
         """Drop bytes that wait in the system's buffer, without having them copied; return how many, or 0 if none do.
 
-        The rest of a refused body then costs half of what reading it does. The end of the connection is left to the
-        transport, and what is encrypted is left to TLS, whose end comes in those bytes.
+        The rest of a refused body then costs half of the cost of reading it. The end of the connection is left to the
+        transport, and encrypted bytes are left to TLS, whose end comes in those bytes.
         """
         opened = self._transport.get_extra_info("socket")
         if opened is None or self._transport.get_extra_info("ssl_object") is not None:

@@ -24,7 +24,7 @@ BODY_BYTES_PER_S = 65_536
 LARGE_BODY_BYTES = 16_384
 """From here on a client's body is large, and finds less room beside others."""
 PART_BYTES_MIN = 4_096
-"""Parts of a body are joined up to this: it may come byte by byte, and a ``bytes`` object of its own takes 40 more."""
+"""Parts of a body are joined up to this: it may come byte by byte, and a ``bytes`` object for it takes 40 more."""
 
 VERSIONS = ("1.1", "1.0")
 """The parser also takes 0.9, which has no headers, and 2.0, which is another protocol on the wire."""
@@ -143,7 +143,7 @@ class RequestReader:
     # --- the bytes -----------------------------------------------------------------------------------
 
     def feed(self, data: bytes | memoryview) -> Refusal | None:
-        """Parse bytes; a refusal means that they are no request, and that no more is read."""
+        """Parse bytes; a refusal means that they are not a request, and that no more is read."""
         if self.phase is IDLE and not self.more_bytes and _BARE_LF.match(data):
             return self._refuse(400, "a line ends without a carriage return")
         failure: Exception | None = None

@@ -62,7 +62,7 @@ class HttpServer:
         self.now_s = loop.time()
         self._pauses = services.pauses
         self.check_pause: Callable[[], None] = services.pauses.check
-        """Notices that this process stood still, before anything that came meanwhile is executed (R13)."""
+        """Notices that this process stood still, before calls that came during that time are executed (R13)."""
         self.date = b""
         self._sweep()
         self._measure_lag(self.now_s)

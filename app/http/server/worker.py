@@ -32,9 +32,9 @@ SWITCH_INTERVAL_S = 0.0005
 GC_THRESHOLDS = (1_000, 5, 1_000_000)
 """The third makes full collections of garbage very rare.
 
-One would visit the whole registry, a million instances and more: a second in which nobody is answered. The registry's
-objects form no cycles (a test counts them), so each is freed with its last reference. Cycles that requests leave behind
-are young, and the frequent collections of the young generations free them.
+One would visit the whole registry, a million instances and more: a second in which no client is answered. The
+registry's objects form no cycles (a test counts them), so each is freed with its last reference. Cycles that requests
+leave behind are young, and the frequent collections of the young generations free them.
 
 The first two bound what such a collection visits while the registry grows, as in a load: a thousand objects, and each
 fifth time six thousand, a millisecond's work. With 10,000 and 20 it was 200,000 objects, and a tenth of a second.
@@ -119,7 +119,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
         server.stop()
 
     async def _retire(self, services: Services) -> None:
-        """Go on serving for the time that whoever sends clients here needs to choose other members; then leave."""
+        """Go on serving for the time that load balancers need to choose other members; then leave."""
         end_s = self.loop.time() + services.settings.leave_grace_ms / 1_000
         while self.loop.time() < end_s:
             self.notify()

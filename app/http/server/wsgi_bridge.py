@@ -31,7 +31,7 @@ CallSoon = Callable[..., object]
 def make_environ(
     connection: HttpConnection, request: AnyRequest, server_address: tuple[str, int], caller: Caller = CLIENT
 ) -> dict[str, Any]:
-    """Return the WSGI environ of a request: PEP 3333, ``RAW_URI`` as werkzeug's has it, and who calls."""
+    """Return the WSGI environ of a request: PEP 3333, ``RAW_URI`` as werkzeug's has it, and the caller."""
     target = request.target.decode("latin-1")
     path, _, query = target.partition("?")
     if not path.startswith("/"):

@@ -60,7 +60,7 @@ class Described:
     """The parameters and answers of an endpoint. ``takes``: its parameters, in the order in which they are shown."""
 
     gives: Content | None = OK_TEXT
-    """The answer of status 200; None for an endpoint that has none."""
+    """The answer of status 200; None for an endpoint without it."""
     takes: tuple[type[Schema], ...] = ()
     body: Content | None = None
     """The body of a request, if that is not a form."""

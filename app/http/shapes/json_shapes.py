@@ -84,7 +84,7 @@ def record(title: str, fields: Mapping[str, Shape], at_times: Mapping[str, Shape
 
 
 def example_of(shape: Shape) -> Any:
-    """Return an example, built from those of the parts. Optional fields are left out if there are others."""
+    """Return an example, built from those of the parts. Optional fields are left out if there are required ones."""
     if EXAMPLES in shape:
         return shape[EXAMPLES][0]
     if "anyOf" in shape:

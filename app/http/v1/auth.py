@@ -51,7 +51,7 @@ class FirstAdminSchema(CallSchema):
 def login(call: Call, services: Services) -> Answer:
     """A token for a user and password. Shape: accessToken, tokenTtl (s), globalAdmin, username.
 
-    While users are not asked for, the answer says so in ``message`` and grants nothing: its token is no token. It
+    While users are not asked for, the answer says so in ``message`` and grants nothing: its token is not valid. It
     still is a success, as client libraries that have a user configured go no further without one.
     """
     values = load_parameters(LoginSchema, call.parameters)

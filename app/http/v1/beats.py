@@ -14,7 +14,7 @@ from distro.model.types import MemberState
 BEATS = "/v1/ns/service/beats"
 ASK_S = 0.8
 BEATS_MAX = 5_000
-"""The most instances of a service whose beats are listed while somebody waits."""
+"""The most instances of a service whose beats are listed while a caller waits."""
 
 
 @route(

@@ -194,7 +194,7 @@ def _is_at(one: Instance, address: str) -> bool:
 
 
 def _page(views: list[ServiceView], page: int, size: int) -> list[ServiceView]:
-    """The services of a page, counted from 0; all of them, whatever the page, when they fit in one.
+    """The services of a page, counted from 0; all of them, for any page, when they fit in one.
 
     A size below 1 is taken as 1, as in Nacos.
     """

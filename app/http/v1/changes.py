@@ -16,7 +16,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.service import NamingService
 
 REST = 100
-"""Between two looks at all services of a namespace is so many times what one takes: under 1 % of a core."""
+"""Between two looks at all services of a namespace is so many times the duration of one: under 1 % of a core."""
 EVENT_CONTENT = Content(
     EVENT_STREAM_TYPE, text('data: {"rev":7}\n\n', "Server-sent events, whose data is a JSON object.")
 )

@@ -112,7 +112,7 @@ def health(call: Call, services: Services) -> Answer:
     described=Described(EMPTY_RESULT, takes=(LookupSchema,)),
 )
 def switch_lookup(call: Call, services: Services) -> Answer:
-    """Take the member list from another source until the next start. Refused, with no change, if that gives none.
+    """Take the member list from another source until the next start. Refused, without a change, if it is empty.
 
     Source: Nacos 1.4.1 NacosClusterController.switchLookup; ``dns`` is ours.
     """

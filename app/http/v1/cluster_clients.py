@@ -145,7 +145,7 @@ def _sorter(key: Key, then: Key, *, descending: bool) -> Callable[[Iterable[Row]
 
 
 def _page_of(asked: Mapping[str, Any]) -> dict[str, str | int]:
-    """Return the parameters by which a member is asked for the same page in the same order."""
+    """Return the parameters that ask a member for the same page in the same order."""
     order = {"orderBy": asked["order"], "descending": str(asked["descending"]).lower()}
     return {"pageNo": asked["page"], "pageSize": asked["size"], **order}
 
@@ -319,7 +319,7 @@ def _order(row: Row) -> tuple[str, str, int]:
 def _listings(
     services: Services, path: str, parameters: Mapping[str, str | int], here: Row, name: str
 ) -> tuple[list[Row], list[str], list[str]]:
-    """Return all members' lists of this ``name``, the members whose list is missing, and those of other kinds."""
+    """Return all members' lists of this ``name``, the members with a missing list, and those that are not Rollcall."""
     told, silent, other_kinds = ask_all(services, path, parameters, here, lambda one: _is_listing(one, name), ASK_S)
     return list(told.values()), _silent(services, silent), other_kinds
 

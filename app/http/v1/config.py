@@ -66,7 +66,7 @@ def is_config(path: str) -> bool:
 
 
 def not_served(call: Call, services: Services) -> Reply:
-    """Return the answer, 501, to a call to a configuration server: this node is none."""
+    """Return the answer, 501, to a call to a configuration server: this node is not one."""
     services.config_calls.refused(call.remote_ip, f"{call.method} {call.path}")
     return text_reply(
         501, f"this is a naming server without configurations: {call.method}:{call.uri} is not served here"

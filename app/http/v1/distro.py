@@ -119,7 +119,7 @@ def put_checksum(call: Call, services: Services) -> Answer:
 
 @route("PUT", "/v1/ns/distro/digest", access=MEMBERS, described=Described(RECEIVED, body=DATUM_BODY))
 def put_digest(call: Call, services: Services) -> Answer:
-    """Answer one message of a verify round that compares digests, of a peer of our kind. Shape: docs/wire-data.md."""
+    """Answer one message of a verify round that compares digests, of a Rollcall peer. Shape: docs/wire-data.md."""
     return Reply(200, services.replication.compare(call.body, call.headers, call.remote_ip), JSON)
 
 
@@ -170,7 +170,7 @@ def get_datum(call: Call, services: Services) -> Answer:
 
 @route("GET", "/v1/ns/distro/datums", access=MEMBERS, described=Described(DATUMS, takes=(PagesSchema, TypeSchema)))
 def get_datums(call: Call, services: Services) -> Answer:
-    """All datums of this node; 503 while it loads and has none: a peer would take no datums for the whole data.
+    """All datums of this node; 503 while it loads and is empty: a peer would take an empty answer for the whole data.
 
     A Rollcall member that asks with ``pages=true`` gets the versions of all keys, and asks for the datums by key.
     """

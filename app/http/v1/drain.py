@@ -1,4 +1,4 @@
-"""Leaving gracefully: an instance whose clients are told before it goes, and a node that hands all over."""
+"""Leaving gracefully: an instance whose clients hear of it before it goes, and a node that hands all over."""
 
 from functools import partial
 from typing import Any

@@ -36,7 +36,7 @@ LIMIT_DEFAULT, LIMIT_MAX = 100, 1_000
 TEXT_CHARS_MAX = 256
 CSV = "text/csv; charset=utf-8"
 SAVED = {"Content-Disposition": 'attachment; filename="rollcall-events.csv"', "X-Content-Type-Options": "nosniff"}
-"""The headers by which a browser saves a file."""
+"""The headers that make a browser save a file."""
 
 
 class Count(Parameter[int]):

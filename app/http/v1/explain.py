@@ -64,7 +64,7 @@ def explain(call: Call, services: Services) -> Answer:
 
     Shape: docs/operations/inspect.md.
 
-    Without ``clusterName`` the instance is searched in all clusters, and in all groups if its own has none.
+    Without ``clusterName`` the instance is searched in all clusters, and in all groups if the named group lacks it.
     """
     asked, own = asked_instance(call.parameters, services), services.cluster.self_address
     named = asked.service

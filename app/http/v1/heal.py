@@ -12,7 +12,7 @@ from app.http.shapes.operator_shapes import HEAL
 from app.naming.model.keys import check_namespace, check_printable, check_service_chars, check_service_format
 
 HEAL_OF_MEMBER = "/v1/ns/service/heal"
-"""The path by which a member has another one heal."""
+"""The path of the call that makes another member heal."""
 
 
 class HealSchema(NeededServiceSchema):
@@ -32,8 +32,8 @@ class HealSchema(NeededServiceSchema):
 def heal(call: Call, services: Services) -> Answer:
     """Fetch what the other members hold of a service, and take it by the rules of replication; returns at once.
 
-    Shape: address, owner, keys, owned, asked. An operator's call like the switches: whoever reaches the member may make
-    it. It invents and deletes nothing, and is taken seldom enough that the peers do not notice.
+    Shape: address, owner, keys, owned, asked. An operator's call like the switches: anyone who reaches the member may
+    make it. It invents and deletes nothing, and is taken seldom enough that the peers do not notice.
     """
     values = load_parameters(HealSchema, call.parameters)
     namespace, service = values["namespace"], values["service"]

@@ -76,7 +76,7 @@ def _config_of(call: Call) -> ClusterConfig:
     "PUT", "/v1/ns/health", "/v1/ns/health/instance", access=naming(WRITE), described=Described(takes=(HealthSchema,))
 )
 def set_health(call: Call, services: Services) -> Answer:
-    """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
+    """Set an instance's health in a cluster without a checker; an unknown instance is ignored."""
     values = load_parameters(HealthSchema, call.parameters)
     namespace, service, cluster = values["namespace"], values["service"], values["cluster"]
     word = values["healthy"] or values["valid"]

@@ -1,4 +1,4 @@
-"""Health between members as real Nacos sends it: in messages of its own, not in datums."""
+"""Health between members as real Nacos sends it: in separate messages, not in datums."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -78,7 +78,7 @@ def receive_status(call: Call, services: Services) -> Answer:
 
 
 def _object(text: str) -> dict[str, Any]:
-    """The JSON object in a text; empty when the text is no JSON object."""
+    """The JSON object in a text; empty when the text is not a JSON object."""
     try:
         value = json_text.loads_plain(text)
     except ValueError:

@@ -84,7 +84,7 @@ def _registration(call: Call, services: Services) -> RegisterInstance:
     described=Described(takes=(DeregisterSchema,)),
 )
 def deregister(call: Call, services: Services) -> Answer:
-    """Remove an instance of the call's kind; an unknown one is no error, and an instance of the other kind stays."""
+    """Remove an instance of the call's kind; an unknown one is ignored, and an instance of the other kind stays."""
     command = parse_deregister(call.parameters, services.durable.projection.switches.default_instance_ephemeral)
     if not is_usual_name(command.service):
         check_called_name(call, services, command.namespace, command.service)
@@ -97,7 +97,7 @@ def deregister(call: Call, services: Services) -> Answer:
 def update(call: Call, services: Services) -> Answer:
     """Replace an instance. For Java SDKs since 1.0.0 it must exist; for other clients a missing one is registered.
 
-    The weight, state and metadata of one that a connection publishes are kept beside it.
+    The weight, state and metadata of one that a connection publishes are kept apart from it.
     """
     command = _registration(call, services)
     if not is_usual_name(command.service):
@@ -110,9 +110,9 @@ def update(call: Call, services: Services) -> Answer:
     "PATCH", "/v1/ns/instance", "/v1/ns/api", access=naming(WRITE), hot=True, described=Described(takes=(PatchSchema,))
 )
 def patch(call: Call, services: Services) -> Answer:
-    """Change single attributes of an instance, of the persistent one when there are both kinds.
+    """Change single attributes of an instance, of the persistent one when there are two.
 
-    Those of one that a connection publishes are kept beside it.
+    The attributes of one that a connection publishes are kept apart from it.
     """
     return rendered(services.writes.execute(call.parse(parse_patch), call))
 
@@ -196,7 +196,7 @@ def detail_fields(instance: Instance) -> dict[str, Any]:
     described=Described(INSTANCE_LIST, takes=(ListSchema,)),
 )
 def list_instances(call: Call, services: Services) -> Answer:
-    """The instances of a service as clients balance over them; an unknown service has none."""
+    """The instances of a service as clients balance over them; it is empty for an unknown service."""
     return answer_list(call, services, call.parse(parse_list))
 
 

@@ -68,15 +68,16 @@ def put_metadata(call: Call, services: Services) -> Answer:
 
 @route("DELETE", *PATHS, access=naming(WRITE), hot=True, described=Described(UPDATED, takes=(MetadataBatchSchema,)))
 def remove_metadata(call: Call, services: Services) -> Answer:
-    """Take metadata keys out of instances, whatever the values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
+    """Take metadata keys out of instances, with any values. Shape: updated, as ``ip:port:unknown:cluster:kind``."""
     return answer_batch(call, services, removes=True)
 
 
 def answer_batch(call: Call, services: Services, *, removes: bool, beside: bool = False) -> Answer:
-    """Change the instances that are found; an unknown kind, or an array that cannot be read, is no error.
+    """Change the instances that are found; an unknown kind, or an array that cannot be read, is ignored.
 
-    ``beside``: change what operators set beside them; an array that cannot be read is then refused, as it would mean
-    all instances. Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata, ServiceManager.updateMetadata.
+    ``beside``: change the metadata that operators set apart from them; an array that cannot be read is then refused, as
+    it would mean all instances. Source: Nacos 1.4.1 InstanceController.batchUpdateInstanceMetadata,
+    ServiceManager.updateMetadata.
 
     Raises:
         InvalidParam: the text names the parameter.

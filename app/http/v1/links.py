@@ -1,4 +1,4 @@
-"""Links between clusters: the calls by which another cluster follows this one, and this cluster's own links."""
+"""Links between clusters: the calls with which another cluster follows this one, and this cluster's own links."""
 
 import math
 from collections.abc import Callable

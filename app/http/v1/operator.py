@@ -37,7 +37,7 @@ LOGGERS = {
 }
 """Our loggers by Nacos's name. Nacos's other names have no logger here: setting their level changes nothing."""
 ACCESS_LOG = "http-access"
-"""The name of the access log here; Nacos has none."""
+"""The name of the access log here; Nacos does not have it."""
 LEVELS = {
     "ALL": logging.DEBUG,
     "TRACE": logging.DEBUG,

@@ -82,7 +82,7 @@ ORDERS: dict[str, Key | None] = {
     "metadata": _metadata,
     "beat": None,
 }
-"""The columns by which a page can be sorted; None: by what the instance does not know itself."""
+"""The columns that can sort a page; None: by values outside the instance."""
 
 
 class InstanceSearchSchema(CallSchema):
@@ -242,7 +242,7 @@ def healthy_in(view: ServiceView) -> int:
 
 
 def unhealthy_in(view: ServiceView) -> int:
-    """Return the number of a service's unhealthy instances that nobody disabled."""
+    """Return the number of a service's unhealthy instances that are not disabled."""
     return sum(map(is_unhealthy, view.instances))
 
 

@@ -166,7 +166,7 @@ def query_service(call: Call, services: Services) -> Answer:
 
 
 def cluster_fields(view: ServiceView, name: str) -> dict[str, Any]:
-    """The fields of a cluster in the answers of v1 and v2, beside its name. Shape: healthChecker, metadata."""
+    """The fields of a cluster in the answers of v1 and v2, without its name. Shape: healthChecker, metadata."""
     config = view.meta.clusters.get(name, DEFAULT_CLUSTER_CONFIG)
     return {"healthChecker": config.checker.to_json(), "metadata": shown(config.metadata)}
 
@@ -272,7 +272,7 @@ def is_found(full_name: str, pattern: NamePattern) -> bool:
     described=Described(CHECKSUM, takes=(NeededServiceSchema,), refusals=(404,)),
 )
 def service_checksum(call: Call, services: Services) -> Answer:
-    """The digest by which members compare a service's health. Shape: checksum."""
+    """The digest with which members compare a service's health. Shape: checksum."""
     values = load_parameters(NeededServiceSchema, call.parameters)
     view = services.naming.service_view(values["namespace"], values["service"])
     if view is None:

@@ -32,7 +32,7 @@ ORDERS: dict[str, Callable[[ServiceView], Any]] = {
     "unhealthy": unhealthy_in,
     "protection": lambda view: shows_all_healthy(healthy_in(view), len(view.instances), view.protect_threshold),
 }
-"""The columns by which a page can be sorted. Of equal ones the order is that of group and name."""
+"""The columns that can sort a page. Of equal ones the order is that of group and name."""
 
 
 class ServiceSearchSchema(NamespaceSchema):

@@ -86,7 +86,7 @@ def subscribe(call: Call, services: Services, query: ListQuery, agent: Agent) ->
     Pushes go to the address that the query came from. Any other one might be a victim's, unless
     ``rollcall.push.udp.trustNat`` says that clients behind an address translation state theirs.
 
-    Source: Nacos 1.4.1 InstanceController.doSrvIpxt, which takes any address, and true for a text that is none.
+    Source: Nacos 1.4.1 InstanceController.doSrvIpxt, which takes any address, and true for a text that is not one.
     """
     if not PORT_MIN <= query.udp_port <= PORT_MAX or not may_be_pushed(agent, services.durable.switches):
         return False
@@ -198,7 +198,7 @@ def _taken(fields: dict[str, str]) -> Shown:
     described=Described(PUSH_STATE, takes=(PushStateSchema,)),
 )
 def reset_push_state(call: Call, services: Services) -> Answer:
-    """As GET, and with ``reset`` the counts begin anew."""
+    """As GET, and with ``reset`` the counts begin again."""
     return push_state(call, services)
 
 

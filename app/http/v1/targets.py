@@ -18,11 +18,11 @@ from app.naming.wire.service_info import shown
 
 PATH = "/prometheus"
 CONTENT_TYPE = "application/json; charset=UTF-8"
-"""As real Nacos has it; Prometheus takes no other type than JSON."""
+"""As real Nacos has it; Prometheus only takes JSON."""
 TARGETS_MAX = 100_000
 """The most targets in one answer, some 40 MB; narrower calls return fewer."""
 OURS = frozenset(("job", "instance", "le", "quantile"))
-"""Labels by which Prometheus tells series apart: whose they are, and the parts of a histogram and a summary."""
+"""Labels with which Prometheus distinguishes series: whose they are, and the parts of a histogram and a summary."""
 LABEL = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 
 
@@ -40,7 +40,7 @@ def all_targets(call: Call, services: Services) -> Answer:
     described=Described(TARGETS, also={404: FILTER_ERROR, 413: ERROR_TEXT}),
 )
 def targets_of_namespace(call: Call, services: Services) -> Answer:
-    """The instances of one namespace; an unknown one has none."""
+    """The instances of one namespace; an empty list for an unknown one."""
     namespace = call.path_values["namespace"]
     return _answer(call, services, [(namespace, name) for name in _names(services, namespace)])
 
@@ -52,7 +52,7 @@ def targets_of_namespace(call: Call, services: Services) -> Answer:
     described=Described(TARGETS, also={404: FILTER_ERROR, 413: ERROR_TEXT}),
 )
 def targets_of_service(call: Call, services: Services) -> Answer:
-    """The instances of the services of one name in a namespace, of whatever group."""
+    """The instances of the services of one name in a namespace, of all groups."""
     namespace, service = call.path_values["namespace"], call.path_values["service"]
     names = [name for name in _names(services, namespace) if short_name_of(name) == service]
     return _answer(call, services, [(namespace, name) for name in names])
@@ -88,9 +88,9 @@ def _targets(services: Services, namespace: str, service: str) -> Iterator[bytes
 def labels_of(namespace: str, service: str, instance: Instance) -> dict[str, Any]:
     """The labels of a target: its cluster, where it belongs, and its metadata.
 
-    Metadata whose name is no label is left out, as Prometheus would refuse the whole answer; and so is what begins
-    with two underscores or is in ``OURS``: a client that registers must not choose where and what Prometheus scrapes,
-    nor whose series they are.
+    Metadata whose name is not a label is left out, as Prometheus would refuse the whole answer. So is metadata whose
+    name begins with two underscores or is in ``OURS``: a client that registers must not choose where and what
+    Prometheus scrapes, nor whose series they are.
     """
     labels: dict[str, str | None] = {}
     metadata = shown(instance.metadata) or {}

@@ -109,7 +109,7 @@ def _answer(call: Call, services: Services, read: Callable[[Parameters], RecordC
     Shape: code, message, data (null).
 
     Raises:
-        NoRight: users are not asked for. Whoever could make one now would be a user when they are.
+        NoRight: users are not asked for. Anyone who could make one now would be a user when they are.
     """
     if not services.access.enabled:
         raise NoRight(AUTH_IS_OFF)

@@ -15,7 +15,7 @@ VERSIONS = "/v1/ns/service/versions"
 ASK_S = 1.0
 """All members are asked at once, and have so long to answer."""
 DIGESTED_MAX = 5_000
-"""Instances of a service whose digest is made while somebody waits, 50 ms or so."""
+"""Instances of a service whose digest is made while a caller waits, about 50 ms."""
 _TOLD = frozenset(("address", "known", "version", "writer", "instances", "healthy", "digest"))
 
 

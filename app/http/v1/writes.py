@@ -29,7 +29,7 @@ def answer_writes(call: Call, services: Services, run: Run) -> Reply:
     One that the event loop does not answer at once is not executed: the peer makes it by itself.
 
     Raises:
-        CodecError: the body is no batch; nothing was executed.
+        CodecError: the body is not a batch; nothing was executed.
     """
     calls = decode_calls(call.body)
     if not call.on_loop:

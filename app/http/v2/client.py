@@ -78,8 +78,8 @@ def list_clients(call: Call, services: Services) -> Answer:
 def search(call: Call, services: Services) -> Answer:
     """A page of the clients whose ids contain a text, connections first.
 
-    Shape of data: ``count`` of all that were found, ``connected`` here whatever is looked for, ``clientIds``. Nacos has
-    no such call.
+    Shape of data: ``count`` of all that were found, ``connected`` here for any search, ``clientIds``. Nacos has no such
+    call.
     """
     asked = load_parameters(ClientSearchSchema, call.parameters)
     first = (asked["page"] - 1) * asked["size"]
@@ -244,7 +244,7 @@ def client_id_of(call: Call) -> str:
 
 
 def unknown_client(client_id: str) -> ResultError:
-    """Return the refusal of a call about a client that nobody knows."""
+    """Return the refusal of a call about an unknown client."""
     return ResultError(404, ResultCode.NOT_FOUND, f"clientId [ {client_id} ] not exist")
 
 

@@ -15,7 +15,7 @@ def liveness(call: Call, services: Services) -> Answer:
 
 @result_route("GET", "/v2/console/health/readiness", access=PUBLIC, described=Described(READY, refusals=(500,)))
 def readiness(call: Call, services: Services) -> Answer:
-    """Answer ``ok`` while this node serves, else 500 with the reason: a probe goes by the status."""
+    """Answer ``ok`` while this node serves, else 500 with the reason: a probe reads the status."""
     if reason := services.cluster.unready_reason():
         return refusal(500, ResultCode.SERVER_ERROR, f"Naming is not in readiness: {reason}")
     return result("ok")

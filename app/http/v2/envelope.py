@@ -62,7 +62,7 @@ class ResultCode(Enum):
 
 
 class ResultError(NacosError):
-    """A refusal with a status and code of its own, where they do not follow from the class of the error."""
+    """A refusal with a separate status and code, where they do not follow from the class of the error."""
 
     def __init__(self, status: int, code: ResultCode, text: str) -> None:
         super().__init__(text)

@@ -82,14 +82,14 @@ def register(call: Call, services: Services) -> Answer:
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
-    """Remove an instance; an unknown one is no error."""
+    """Remove an instance; an unknown one is ignored."""
     check_instance(call, services)
     return wrapped(instance.deregister(call, services))
 
 
 @result_route("PUT", PATH, access=naming(WRITE), described=Described(takes=(RegisterSchema,)))
 def update(call: Call, services: Services) -> Answer:
-    """Set weight, state and metadata beside an instance, however it is registered; its client does not undo this.
+    """Set weight, state and metadata apart from the registration of an instance; its client does not undo this.
 
     The service must exist, the instance may come later. Source: Nacos 2.3.1 InstanceOperatorClientImpl.
     """
@@ -115,7 +115,8 @@ def answer_update(call: Call, services: Services) -> Answer:
     "PATCH", PATH, access=naming(WRITE), described=Described(BARE_OK, takes=(PatchV2Schema,), in_envelope=False)
 )
 def patch(call: Call, services: Services) -> Answer:
-    """Set weight, enabled and metadata beside an instance; the answer is the bare ``ok`` of v1, as in Nacos 2.
+    """Set weight, enabled and metadata apart from the registration of an instance; the answer is the bare ``ok`` of v1,
+    as in Nacos 2.
 
     The name of the service has its group, as Nacos 2 looks for no other.
     """
@@ -169,7 +170,7 @@ def called_instance(call: Call, services: Services, text: str = FORM_TEXT) -> tu
 
 @result_route("GET", f"{PATH}/list", access=naming(READ), described=Described(V2_LIST, takes=(ListV2Schema,)))
 def list_instances(call: Call, services: Services) -> Answer:
-    """The instances of a service as clients balance over them; an unknown service has none."""
+    """The instances of a service as clients balance over them; it is empty for an unknown service."""
     require(call, ListV2Schema, text=QUERY_TEXT)
     query = parse_list(call.parameters)
     check_called_name(call, services, query.namespace, query.service)

@@ -112,8 +112,8 @@ def answer_health(call: Call, services: Services) -> Answer:
     """Return the answer to a call that sets an instance's health.
 
     Raises:
-        InvalidParam: the port is none.
-        ResultError: the service or cluster is unknown, or its instances are checked; with the code and text of Nacos.
+        InvalidParam: the port is not one. ResultError: the service or cluster is unknown, or its instances are checked;
+        with the code and text of Nacos.
     """
     check_numbers(call.parameters)
     try:

@@ -1,4 +1,4 @@
-"""Texts for the console of Nacos 3: announcements and a guide, of which this node has none."""
+"""Texts for the console of Nacos 3: announcements and a guide, which this node does not have."""
 
 from app.auth.access_rules import PUBLIC
 from app.http.api.call import Answer, Call, Services

@@ -97,7 +97,7 @@ def _of_address(client_id: str, services: Services) -> list[tuple[Service, Insta
 
 
 def _confirmed_ms(service: Service, one: Instance, services: Services) -> int:
-    """Return when an instance beat last, or a persistent one was changed, by the wall clock; 0 if nobody knows."""
+    """Return when an instance beat last, or a persistent one was changed, by the wall clock; 0 if it is unknown."""
     stored = service.stored.get(one.key)
     if stored is not None:
         return services.wall_ms() - services.naming.silent_ms(stored)
@@ -124,7 +124,7 @@ def published(call: Call, services: Services) -> Answer:
     described=Described(V3_CLIENT_SERVICES, takes=(ClientIdSchema,), refusals=(404,)),
 )
 def subscribed(call: Call, services: Services) -> Answer:
-    """The services that a client connected here is subscribed to; a client that is an address has none."""
+    """The services that a client connected here is subscribed to; the list is empty for a client that is an address."""
     client_id = client_id_of(call)
     client = services.clients.table.client(client_id)
     if client is None:

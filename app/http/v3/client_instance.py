@@ -27,7 +27,7 @@ _OK = result("ok")
 
 
 class BeatOrRegisterSchema(CallSchema):
-    """POST ``/v3/client/ns/instance``, beside the instance."""
+    """POST ``/v3/client/ns/instance``, without the instance."""
 
     beat = HEART_BEAT
 
@@ -39,7 +39,7 @@ class ClusterSchema(CallSchema):
 
 
 class ClientListSchema(ClusterSchema):
-    """GET ``/v3/client/ns/instance/list``; as in Nacos 3.0.3, it has all instances, whatever the flag says."""
+    """GET ``/v3/client/ns/instance/list``; as in Nacos 3.0.3, it has all instances, for any value of the flag."""
 
     healthy_only = StrictFlag("healthyOnly", "It changes nothing: clients see the health of each instance.", False)
 
@@ -92,7 +92,7 @@ def parse_light_beat(parameters: Parameters) -> Beat:
     "DELETE", V3_CLIENT_INSTANCE, access=naming(WRITE), hot=True, described=Described(takes=(DeregisterSchema,))
 )
 def deregister(call: Call, services: Services) -> Answer:
-    """Remove an instance; an unknown one is no error."""
+    """Remove an instance; an unknown one is ignored."""
     check_instance(call, services)
     return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
 
@@ -104,7 +104,7 @@ def deregister(call: Call, services: Services) -> Answer:
     described=Described(V3_INSTANCES, takes=(NeededServiceSchema, ClientListSchema)),
 )
 def list_instances(call: Call, services: Services) -> Answer:
-    """The instances of a service that are enabled, healthy or not; an unknown service has none.
+    """The instances of a service that are enabled, healthy or not; it is empty for an unknown service.
 
     Shape of data: an array of instances.
     """

@@ -73,7 +73,7 @@ def update_members(call: Call, services: Services) -> Answer:
     "PUT", f"{PATH}/lookup", access=admin(WRITE), described=Described(DONE, takes=(LookupSchema,), refusals=(500,))
 )
 def switch_lookup(call: Call, services: Services) -> Answer:
-    """Take the member list from another source until the next start. Refused, with no change, if that gives none."""
+    """Take the member list from another source until the next start. Refused, without a change, if it is empty."""
     require_present(call, LookupSchema, CHECKED_TEXT)
     kind = load_parameters(LookupSchema, call.parameters)["type"]
     if kind not in LOOKUPS:
@@ -139,7 +139,7 @@ def liveness(call: Call, services: Services) -> Answer:
     described=Described(READY, refusals=(500,)),
 )
 def readiness(call: Call, services: Services) -> Answer:
-    """Answer ``ok`` while this node serves, else 500 with the reason: a probe goes by the status."""
+    """Answer ``ok`` while this node serves, else 500 with the reason: a probe reads the status."""
     if reason := services.cluster.unready_reason():
         raise server_error(500, f"Naming is not in readiness: {reason}")
     return result("ok")

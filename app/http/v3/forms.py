@@ -89,5 +89,5 @@ def names_of(view: ServiceView) -> dict[str, str]:
 
 
 def server_error(status: int, error: NacosError | str) -> ResultError:
-    """Return a refusal that Nacos gives without a code of its own: ``server error``, beside its own status."""
+    """Return a refusal that Nacos gives without a separate code: ``server error``, with the HTTP status."""
     return ResultError(status, ResultCode.SERVER_ERROR, error if isinstance(error, str) else error.text)

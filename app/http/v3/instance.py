@@ -43,7 +43,7 @@ PATH, CONSOLE_PATH = f"{ADMIN}/instance", f"{CONSOLE}/instance"
 
 
 class HealthyOnlySchema(CallSchema):
-    """GET ``/v3/admin/ns/instance/list``, beside the service and the cluster."""
+    """GET ``/v3/admin/ns/instance/list``, without the service and the cluster."""
 
     healthy_only = StrictFlag("healthyOnly", "Only healthy instances.", False)
 
@@ -57,7 +57,7 @@ def register(call: Call, services: Services) -> Answer:
 
 @result_route("DELETE", PATH, access=naming(WRITE), described=Described(takes=(DeregisterSchema,)))
 def deregister(call: Call, services: Services) -> Answer:
-    """Remove an instance; an unknown one is no error."""
+    """Remove an instance; an unknown one is ignored."""
     check_instance(call, services)
     return passed_on(call, services, lambda: wrapped(instance.deregister(call, services)), "DELETE", INSTANCE)
 
@@ -71,7 +71,9 @@ def deregister(call: Call, services: Services) -> Answer:
     described=Described(takes=(RegisterSchema,)),
 )
 def update(call: Call, services: Services) -> Answer:
-    """Set weight, metadata and state beside an instance; an unknown one is no error, an unknown service is."""
+    """Set weight, metadata and state apart from the registration of an instance. An unknown instance is ignored, an
+    unknown service refused.
+    """
     return answer_update(call, services)
 
 
@@ -79,7 +81,8 @@ def update(call: Call, services: Services) -> Answer:
     "PUT", f"{PATH}/partial", access=naming(WRITE), described=Described(takes=(PatchSchema,), refusals=(404,))
 )
 def update_partially(call: Call, services: Services) -> Answer:
-    """Set those attributes beside an instance that the call names; registered metadata keys stay.
+    """Set the attributes that the call names, apart from the registration of an instance; registered metadata keys
+    stay.
 
     Source: the published page of Nacos 3; the code of 3.0.3 sets weight and state that the call does not name.
     """
@@ -127,7 +130,7 @@ def update_many_partially(call: Call, services: Services) -> Answer:
     described=Described(V3_INSTANCE, takes=(InstanceSchema,), refusals=(404,)),
 )
 def detail(call: Call, services: Services) -> Answer:
-    """One instance with its true health. Whoever asks needs the right to change it, as in Nacos 3."""
+    """One instance with its true health. The caller needs the right to change it, as in Nacos 3."""
     _, found = called_instance(call, services)
     return result(instance_json(found, healthy=found.healthy))
 

@@ -70,12 +70,12 @@ def set_log_level(call: Call, services: Services) -> Answer:
 
 @v3_route("PUT", f"{HEALTH}/instance", access=naming(WRITE), described=Described(takes=(HealthV2Schema, HealthSchema)))
 def set_health(call: Call, services: Services) -> Answer:
-    """Set an instance's health in a cluster without a checker; an unknown instance is no error."""
+    """Set an instance's health in a cluster without a checker; an unknown instance is ignored."""
     called_service(call, services, HealthV2Schema, HealthSchema)
     return answer_health(call, services)
 
 
 @v3_route("GET", f"{HEALTH}/checkers", access=naming(WRITE, Target.NAMESPACE).of_read(), described=Described(CHECKERS))
 def checkers(call: Call, services: Services) -> Answer:
-    """Each kind of checker with its defaults. Whoever asks needs a right to change, as in Nacos 3."""
+    """Each kind of checker with its defaults. The caller needs a right to change, as in Nacos 3."""
     return wrapped(health.checkers(call, services))

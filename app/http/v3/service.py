@@ -34,7 +34,7 @@ _PATTERN = "The pattern of the wanted names: `.` is any character, `.*` any numb
 
 
 class ServicesSchema(NamespaceSchema):
-    """GET ``/v3/admin/ns/service/list``, beside the page."""
+    """GET ``/v3/admin/ns/service/list``, without the page."""
 
     name = PatternText("serviceNameParam", _PATTERN, NamePattern())
     group = PatternText("groupNameParam", _PATTERN.replace("names", "groups"), NamePattern())

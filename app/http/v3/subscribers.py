@@ -64,7 +64,7 @@ def _subscribers_here(services: Services, namespace: str, full_name: str) -> lis
 
 
 def _subscribers_elsewhere(services: Services, namespace: str, full_name: str) -> list[Shown]:
-    """Return the subscribers at the other members of our kind, ``PAGES_MAX`` pages of each at most.
+    """Return the subscribers at the other Rollcall members, ``PAGES_MAX`` pages of each at most.
 
     A member that does not answer in time is left out.
     """
@@ -94,7 +94,7 @@ def _subscribers_elsewhere(services: Services, namespace: str, full_name: str) -
 
 
 def _items_of(answer: dict[str, Any] | None) -> list[Any]:
-    """Return the entries in a member's answer; none in one that is no page."""
+    """Return the entries in a member's answer; empty for an answer that is not a page."""
     data = (answer or {}).get("data")
     items = data.get("pageItems") if isinstance(data, dict) else None
     return items if isinstance(items, list) else []

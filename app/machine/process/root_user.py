@@ -2,7 +2,9 @@
 
 import os
 
-ROOT_WARNING = (
+from app.languages.catalogues import N_
+
+ROOT_WARNING = N_(
     "RUNNING AS ROOT: a node does not need root, and anyone who exploits a flaw in it would become root. "
     "Run it as its own user, who owns the data folder"
 )

@@ -1,8 +1,8 @@
-"""The JSON of a client's publications between members: that of Nacos 2.x, with our own fields beside it.
+"""The JSON of a client's publications between members: that of Nacos 2.x, with additional fields for Rollcall members.
 
 Shape: ``{"clientId", "attributes": {"clientAttributes": {"revision": int}}, "namespaces": [..], "groupNames": [..],
 "serviceNames": [..], "instancePublishInfos": [..], "batchInstanceData": {}}``, the lists parallel. Services that were
-registered as a batch stand in ``batchInstanceData``, in parallel lists too, the last of them
+registered as a batch are in ``batchInstanceData``, in parallel lists too, the last of them
 ``batchInstancePublishInfos``; it is empty without them. Source: Nacos 2.2.3 ClientSyncData.
 """
 
@@ -237,7 +237,7 @@ def decode_snapshot(body: bytes, seen_ms: int = 0) -> tuple[list[ClientState], l
     """Return all clients of a snapshot, and why some cannot be read: a bad one fails alone.
 
     Raises:
-        CodecError: it is no snapshot.
+        CodecError: it is not a snapshot.
     """
     found = member_object(parse_json(body, "the content"), "the snapshot", " of the snapshot").array(
         "clientSyncDataList"

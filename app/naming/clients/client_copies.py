@@ -1,6 +1,6 @@
 """ClientCopies: the copies of clients that are connected to other members.
 
-A copy serves readers, is never sent on, and lives as long as the client's member goes on to confirm it.
+A copy serves readers, is never sent on, and lives while the client's member confirms it.
 """
 
 from collections.abc import Callable, Collection, Iterable
@@ -31,7 +31,7 @@ EXPIRY_INTERVAL_MS = 5_000
 
 
 class ClientCopies:
-    """Takes, confirms and drops copies, and remembers removals that are no own client's. Thread-safe.
+    """Takes, confirms and drops copies, and remembers removals of clients of other members. Thread-safe.
 
     Events are published when no lock is held: a handler reads the state of that time.
     """

@@ -16,10 +16,10 @@ RECENT_MAX = 64
 REVISION_MAX = INT_MAX
 """The highest revision: Java reads it into a signed 32-bit number, and fails at larger ones."""
 ANY_REVISION = 0
-"""Confirms every copy of a client, whatever its revision: members before 2.1.2 keep no revisions."""
+"""Confirms every copy of a client, at any revision: members before 2.1.2 keep no revisions."""
 CLIENT_ID_CHARS_MAX = 512
 RESERVED_METADATA = ("customInstanceId", "publishInstanceWeight", "publishInstanceEnable")
-"""Metadata names by which members send an instance's id, weight and state. A client's own metadata may not use them.
+"""Metadata names with which members send an instance's id, weight and state. A client's own metadata may not use them.
 
 Source: Nacos 2.2.3 Constants. Other values than its own would break the readers of real Nacos.
 """
@@ -69,7 +69,7 @@ class Withdrawal(NamedTuple):
     def is_later(self, published_ms: int, contact_ms: int) -> bool:
         """Return whether it is later than all news of a member with its last contact at ``contact_ms`` (monotonic).
 
-        If that member had a contact since the client came, it would have reported the end of its own client: then its
+        If that member had a contact since the client came, it would have reported the end of that client: then its
         client is another one.
         """
         return published_ms <= self.published_ms and contact_ms < self.since_ms
@@ -112,7 +112,7 @@ class Client:
         self.revision = 0
         """Rises with every change of a publication; peers of real Nacos compare it in verify rounds."""
         self.version = version
-        """The same for our own kind, with the member's run as writer. Its counter is the revision."""
+        """The same for Rollcall members, with the member's run as writer. Its counter is the revision."""
         self.since_ms = now_ms
         """Since when it is known here (monotonic ms)."""
         self.renewed_ms = now_ms
@@ -128,8 +128,8 @@ class Client:
         self.left: dict[ServiceKey, Publication] = {}
         """Its publications before any part of it came back elsewhere, without those withdrawn there since (R17).
 
-        Empty while nothing is back. Other members get these publications: each leaves out what it knows to be back
-        itself.
+        Empty while nothing is back. Other members get these publications: each leaves out the clients that it knows to
+        be back.
         """
 
         self.recent: list[ServiceKey] | None = None

@@ -18,7 +18,7 @@ class ClientSubscriptions:
     def __init__(
         self, table: ClientTable, publish: Callable[[Event], None], tally: SubscriberTally | None = None
     ) -> None:
-        """``tally``: counts the subscriptions, with those of other kinds."""
+        """``tally``: counts the subscriptions, with all other subscriptions."""
         self._table = table
         self._publish = publish
         self._tally = tally or SubscriberTally()

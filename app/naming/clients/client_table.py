@@ -51,7 +51,7 @@ class ClientTable:
         keep_ms: int = 60_000,
         alone: bool = False,
     ) -> None:
-        """``services``: has the publications by service. ``writer``: this run of this member, as it stands in versions.
+        """``services``: has the publications by service. ``writer``: this run of this member, as versions name it.
 
         ``keep_ms``: how long a removal is remembered at least. ``alone``: there are no peers to compare with.
         """
@@ -79,7 +79,7 @@ class ClientTable:
         return list(self._clients.values())
 
     def publishes(self, client_id: str, key: ServiceKey, publication: Publication) -> bool:
-        """Return whether this is what a client connected here publishes of a service."""
+        """Return whether a client connected here publishes exactly this of a service."""
         client = self._clients.get(client_id)
         return client is not None and client.native and not client.ended and client.published.get(key) is publication
 
@@ -205,7 +205,7 @@ class ClientTable:
         self._clients[client.client_id] = client
 
     def drop(self, client: Client) -> None:
-        """Remove a client. What it publishes stays in ``services``."""
+        """Remove a client. Its published instances stay in ``services``."""
         del self._clients[client.client_id]
         self._changed.note(client.client_id)
 

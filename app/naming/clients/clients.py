@@ -78,7 +78,7 @@ def build_clients(
     is_handing_over: Callable[[str], bool] = lambda _writer: False,
     contact_ms: Callable[[str], int] | None = None,
 ) -> Clients:
-    """Make the parts. ``tally``: counts the subscriptions, with those of other kinds.
+    """Make the parts. ``tally``: counts the subscriptions, with all other subscriptions.
 
     ``expiry_ms``, ``keep_ms``, ``alone``: as of ``ClientCopies`` and ``ClientTable``.
     ``is_handing_over``, ``contact_ms``: as of ``HandOver`` and ``Withdrawals``; without them every member answers.

@@ -212,7 +212,7 @@ class HandOver:
         return done
 
     def _is_done(self, client: Client, now_ms: int) -> bool:
-        """Return whether nobody waits for an ended client any more, because it is back or will not come back.
+        """Return whether the wait for an ended client is over, because it is back or will not come back.
 
         A client that is back still stays for a while: other members may hear of its removal here before they hear of it
         from its new member.
@@ -244,7 +244,7 @@ class HandOver:
         return events
 
     def copies_to_reduce(self, over: Collection[str]) -> Mapping[ServiceKey, list[Client]]:
-        """Return the copies of these runs by service. Needs no lock: some may change meanwhile."""
+        """Return the copies of these runs by service. Needs no lock: some may change during the call."""
         copies: dict[ServiceKey, list[Client]] = {}
         for client in self._table.all():
             if is_copy_of(client, over):

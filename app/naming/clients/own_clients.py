@@ -106,7 +106,7 @@ class OwnClients:
             table.add(Client(info, native=True, now_ms=self._now_ms(), version=Version(EPOCH, 0, table.writer)))
 
     def disconnect(self, client_id: str) -> bool:
-        """Drop a client with all its publications and subscriptions. Return whether it was there.
+        """Drop a client with all its publications and subscriptions. Return whether it existed.
 
         A client from a run that is over, and is still being handed over, is kept without subscriptions for at least
         ``MOVED_AGAIN_MS``: SDKs may connect once more, and publish again later (R17). The other members hear that it is
@@ -308,9 +308,8 @@ def _known_of(
 
 
 def _check_kind(service: Service) -> None:
-    """Refuse a client's instance in a service with only persistent instances. Over HTTP a service may have both kinds.
-
-    That is as in Nacos 1.4.
+    """Refuse a client's instance in a service with only persistent instances. Over HTTP a service may have both, as in
+    Nacos 1.4.
 
     Raises:
         InvalidParam: with the text of Nacos 2.2.3 EphemeralClientOperationServiceImpl.
@@ -358,7 +357,7 @@ def instance_of(command: RegisterInstance, numbers: Iterator[int], shared: Share
 
 
 def instances_of(commands: Iterable[RegisterInstance], numbers: Iterator[int], shared: Shared) -> dict[str, Instance]:
-    """Return the instances of a batch by instance key. Of several with one key the last counts.
+    """Return the instances of a batch by instance key. If several have one key, the last counts.
 
     Raises:
         InvalidParam: as ``instance_of``.

@@ -38,8 +38,8 @@ CUT_OFF_CHECK_MS = 5_000
 BEHIND_MS_MIN, BEHIND_MS_MAX = 4_000, 10_000
 """Beats that another member has taken are known here after two reports at the latest.
 
-If they are not, because its calls are lost, nobody is judged without them, up to the second bound: a link may be cut
-for long, and is then not waited for.
+If they are not, because its calls are lost, no instance is judged without them, up to the second bound: a link may be
+cut for long, and is then not waited for.
 """
 UNITS_PER_SLICE = 3_000
 """The units in a slice. A unit is the check of one instance: so many take under a millisecond."""
@@ -102,7 +102,7 @@ class BeatCheck:
         self.silence.pause_ms = pause_ms
         self._forgets_unneeded = False
         self._round: Iterator[None] | None = None
-        """The round in progress, since ``_began_ms``. Time and gate are read anew for each of its slices."""
+        """The round in progress, since ``_began_ms``. Time and gate are read again for each of its slices."""
         self._began_ms = 0
         self._now_ms = 0
         self._units_left = 0
@@ -287,7 +287,8 @@ class BeatCheck:
     def _in_slices(self, service: Service, check: Callable[[Iterable[StoredInstance]], T]) -> Slices[list[T]]:
         """Return the results of ``check`` for all of a service's instances, a part in each slice.
 
-        It iterates over the mapping itself: a copy costs as much again, and is made only if the list changes meanwhile.
+        It iterates over the mapping itself: a copy costs as much again, and is made only if the list changes during the
+        check.
         """
         revision, made = service.revision, list[T]()
         with suppress(RuntimeError):  # the mapping changed its size, and the service its revision

@@ -8,7 +8,7 @@ GAP_MS = 30_000
 """A member that has refused no beat for this long has stopped refusing."""
 SPAN_MS_MAX = 120_000
 """For how long refusals by load or limit count: within it a client finds another member. After a gap of ``GAP_MS`` they
-count again. So nobody can keep dead instances listed for longer by provoking refusals."""
+count again. So provoked refusals cannot keep dead instances listed for longer."""
 
 
 class RefusalSpan:

@@ -1,4 +1,4 @@
-"""The headers and the path that a health check over HTTP may send: none that another service would act upon."""
+"""The headers and the path that a health check over HTTP may send: only those that other services ignore."""
 
 import re
 from fnmatch import fnmatchcase
@@ -45,7 +45,7 @@ def carries_rights(name: str) -> bool:
 def headers_of(text: str) -> dict[str, str]:
     """Return the headers in a checker's text that may be sent, by name.
 
-    Shape: pairs ``name:value`` with ``|`` between; parts that are no pair are left out.
+    Shape: pairs ``name:value`` with ``|`` between; parts that are not pairs are left out.
     """
     found: dict[str, str] = {}
     for name, value in _pairs(text):

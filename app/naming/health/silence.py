@@ -11,7 +11,7 @@ CLOSED_MS_MAX = 60_000
 
 
 class Silence:
-    """The times by which silence is counted. The health check's thread writes them; any thread reads."""
+    """The times that silence is counted from. The health check's thread writes them; any thread reads."""
 
     __slots__ = (
         "behind_ms",

@@ -63,9 +63,10 @@ class LimitStats:
 PREFIX = "rollcall.limit."
 BODY_SETTING = "rollcall.distro.bodyBytesMax"
 FRAME_BYTES = 1_024
-"""The bytes of a record on the wire beside its value and its key, which appears twice: versions and times."""
+"""The bytes of a record on the wire in addition to its value and its key, which appears twice: versions and times."""
 INSTANCE_BYTES = 420
-"""The bytes of an instance on the wire beside its metadata and twice the name of its service, plus a quarter."""
+"""The bytes of an instance on the wire in addition to its metadata and twice the name of its service, plus a quarter.
+"""
 REMOVALS_SHARE = 16
 """One part in this many of a body is for the tombstones of a list, the others are for its instances."""
 KEY_CHARS_SHOWN = 200
@@ -87,7 +88,7 @@ class NamingLimits:
     overrides: int = 0
     """Operators' changes that are kept beside instances."""
     clusters_per_service: int = 0
-    """Clusters with settings of their own, in the description of a service."""
+    """Clusters with separate settings, in the description of a service."""
     record_bytes: int = 0
     """The largest value of a durable record, as JSON."""
     body_bytes: int = 0
@@ -248,7 +249,7 @@ class Admission:
             _refuse("instancesPerService", limits.instances_per_service, what, of_service, added)
 
     def check_record(self, key: str, before: Mapping[str, Any] | None, value: Mapping[str, Any]) -> None:
-        """Refuse a durable record that is too large, unless it is no larger than before.
+        """Refuse a durable record that is too large, unless it has not grown.
 
         Raises:
             LimitReached: names the limit, and the field that takes most of the record.

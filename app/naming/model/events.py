@@ -123,7 +123,7 @@ class ClientReturned:
     """Instances of a client came back elsewhere (R17)."""
 
     writer: str
-    """The run that the client came from, as it stands in versions."""
+    """The run that the client came from, as versions name it."""
     at_ms: int
     """The time of the return (monotonic)."""
 

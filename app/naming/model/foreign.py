@@ -1,6 +1,6 @@
-"""Instances of linked clusters: what a link brought of one service, and how readers see it beside the local instances.
+"""Instances of linked clusters: what a link brought of one service, and how readers see it with the local instances.
 
-Nothing here is judged by beats: the health of a foreign instance is what its own cluster says.
+Nothing here is judged by beats: the health of a foreign instance comes from its own cluster.
 """
 
 import enum
@@ -18,11 +18,11 @@ class Arrival(enum.Enum):
     """The place of the instances that a link brings."""
 
     MERGE = "merge"
-    """They stand in one list with the local ones, which come first."""
+    """They share one list with the local ones, which come first."""
     FAILOVER = "failover"
     """They are shown only while too few local instances are healthy."""
     APART = "apart"
-    """They stand in a cluster of their own, which has the name of the link."""
+    """They are in a separate cluster, which has the name of the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ MERGED = ArrivalRule()
 class ForeignPart:
     """The instances of one service that one link brought. A part is replaced as a whole.
 
-    ``instances`` are by the instance key that they have at their origin, and as they are there.
+    ``instances`` have the instance keys and the values of their origin.
     """
 
     link: str
@@ -55,12 +55,14 @@ class ForeignPart:
     """The digest of ``instances``, as the origin computed it."""
     instances: Mapping[str, Instance]
     kept: Mapping[str, Instance] = field(default_factory=dict)
-    """Instances that the origin no longer has, and of whose removal it gave no word that counts. Shown as stale."""
+    """Instances that the origin no longer has, and for which it sent no valid removal. Shown as stale."""
     rule: ArrivalRule = MERGED
     stale_ms: int | None = field(default=None, compare=False)
     """Since when the link is silent (monotonic); None while it is heard."""
     stated_ms: int = field(default=0, compare=False)
-    """When the other cluster stated this (monotonic). Of two states of two members the later statement counts (L8)."""
+    """When the other cluster stated this (monotonic). If two members have different states, the later statement counts
+    (L8).
+    """
     shown: Mapping[str, Instance] = field(init=False, repr=False, compare=False)
     """The instances as readers see them, by the key at their origin."""
 
@@ -100,8 +102,8 @@ def with_foreign(
 ) -> tuple[Instance, ...]:
     """Return the list of a service with foreign instances: local ones first, and each address once.
 
-    An address that is registered here, too, is the local one. Of two links that bring the same address, one that is
-    heard counts before a silent one, then the order of their names.
+    An address that is registered here, too, is the local one. If two links bring the same address, a link that is heard
+    counts before a silent one, then the order of their names.
     """
     seen = {one.key for one in local}
     healthy = sum([one.healthy and one.enabled for one in local])

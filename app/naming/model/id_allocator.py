@@ -13,7 +13,7 @@ class IdAllocator:
 
     def __init__(self, ids: Iterable[str | None]) -> None:
         self._taken: dict[str, int] = {}
-        """The number of instances with an id: a peer may send one id twice, or one that is no number."""
+        """The number of instances with an id: a peer may send one id twice, or one that is not a number."""
         self._freed: list[int] = []
         """A heap of the numbers below ``_next`` that were freed; some of them may be taken again."""
         self._next = 0
@@ -21,7 +21,7 @@ class IdAllocator:
             self.take(one)
 
     def lowest_free(self) -> int:
-        """Return the lowest number that is no instance's id. It stays free until ``take``."""
+        """Return the lowest number that is not the id of an instance. It stays free until ``take``."""
         while self._freed:
             if str(self._freed[0]) not in self._taken:
                 return self._freed[0]

@@ -23,7 +23,7 @@ _ISATAP = (0x0000_5EFE, 0x0200_5EFE)
 
 
 def read_ip(text: str) -> Address | None:
-    """Return the address in a text, whatever its case, zeros or brackets; None for a host name and everything else.
+    """Return the address in a text, in any case, with or without zeros and brackets; None for all other texts.
 
     An IPv4 address that is mapped into IPv6 becomes that IPv4 address. A zone stays. ``010.0.0.1`` and ``10.1`` are
     read as Java's clients read them.
@@ -74,7 +74,7 @@ def is_same_ip(one: str, other: str) -> bool:
 
 
 def caller_key(remote_ip: str) -> str:
-    """Return the text by which a caller's address counts: IPv4 itself, also when mapped into IPv6; the /64 of IPv6."""
+    """Return the text that counts for a caller's address: IPv4 itself, also mapped into IPv6; the /64 of IPv6."""
     if ":" not in remote_ip:
         return remote_ip
     found = read_ip(remote_ip)

@@ -1,7 +1,7 @@
 """The fields of a JSON object, each checked as it is read. Errors have the style of the object's sender.
 
-Texts of values stand here, too: the words of booleans that the parts of Nacos accept (those of settings, and of calls
-that Spring reads, are in ``app.config.settings_keys``), and JSON without spare memory.
+Texts of values are defined here, too: the words of booleans that the parts of Nacos accept (those of settings, and of
+calls that Spring reads, are in ``app.config.settings_keys``), and JSON without spare memory.
 """
 
 import base64
@@ -63,7 +63,7 @@ class Fields:
     def __init__(self, values: Mapping[str, Any], style: FieldStyle = FROM_CLIENT, of: str = "") -> None:
         """``of`` names the object in errors about its fields: ``" of an instance"``."""
         self.values = values
-        """The object as it came, for a caller with rules of its own."""
+        """The object as it came, for a caller with separate rules."""
         self._style = style
         self._of = of
 
@@ -165,7 +165,7 @@ class Fields:
         return Fields(self.whole_object(name), self._style, of)
 
     def whole_object(self, name: str) -> Mapping[str, Any]:
-        """Return the same object as it came, for a caller with parsing rules of its own."""
+        """Return the same object as it came, for a caller with separate parsing rules."""
         value = self.values.get(name)
         if value is None and self._style.lenient:
             return {}

@@ -15,10 +15,10 @@ IP_CHARS_MAX = 128
 METADATA_CHARS_MAX = 65_536
 """The bound on all names and values of an instance: every member holds them, and every subscriber gets them."""
 JSON_VALUES_MAX = 16_384
-"""Commas and opening brackets in the JSON of a client's request: some 2 ms of parsing, whatever the values."""
+"""Commas and opening brackets in the JSON of a client's request: some 2 ms of parsing, for any values."""
 INSTANCE_ID_CHARS_MAX = 1_024
 CLIENT_TEXTS_CHARS_MAX = 2_048
-"""The bound on all texts together by which a client describes itself."""
+"""The bound on all texts together with which a client describes itself."""
 INT_MAX = (1 << 31) - 1
 """The largest number of Java's ``int``."""
 WALL_MS_END = 1 << 53
@@ -148,7 +148,7 @@ def check_ip(ip: str) -> None:
     """Refuse an address that no client could use. Host names and IPv6 are accepted as they are.
 
     Raises:
-        InvalidParam: empty, too long, unprintable, or digits and dots that are no IPv4 address.
+        InvalidParam: empty, too long, unprintable, or digits and dots that are not an IPv4 address.
     """
     if is_four_numbers(ip):
         return
@@ -174,7 +174,7 @@ def check_port(port: int) -> None:
     """Check the number of a port: real Nacos would store any Java int.
 
     Raises:
-        InvalidParam: the number is no port.
+        InvalidParam: the number is not a port.
     """
     if not 0 <= port <= PORT_MAX:
         raise InvalidParam(f"Param 'port' is illegal, it should be a number from 0 to {PORT_MAX}.")
@@ -213,7 +213,7 @@ def check_address(namespace: str, full_name: str, cluster: str, ip: str, port: i
 
 
 def group_of(full_name: str) -> str:
-    """Return the group of a full name, or the whole name if it has none."""
+    """Return the group of a full name, or the whole name if it does not have a group."""
     return full_name.partition(GROUP_SPLITTER)[0]
 
 
@@ -298,7 +298,7 @@ def check_instance(one: CheckedInstance, instance_id: str | None, namespace: str
 
 
 def check_instance_key(key: str) -> None:
-    """Refuse a text that is no instance's key. The key of every legal address passes.
+    """Refuse a text that is not the key of an instance. The key of every legal address passes.
 
     Raises:
         InvalidParam: it is too long, or not printable.
@@ -325,7 +325,7 @@ def metadata_bytes(metadata: Metadata | None) -> int:
 
 
 def surplus_bytes(size: int, metadata: Metadata | None, ip: str, cluster: str, app: str | None) -> int:
-    """Return the bytes by which an instance on the wire exceeds the estimate from its metadata of ``size`` bytes.
+    """Return by how many bytes an instance on the wire exceeds the estimate from its metadata of ``size`` bytes.
 
     They come from long names, each of which is in up to three fields, from many short names of metadata, and from
     characters that JSON escapes. Nearly always 0.

@@ -70,7 +70,7 @@ class HealthChecker:
     command: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Return Nacos's JSON of a checker, with the fields of its kind only."""
+        """Return Nacos's JSON of a checker, with the fields of its type only."""
         match self.kind:
             case "HTTP":
                 return {
@@ -90,7 +90,7 @@ TCP_CHECKER = HealthChecker()
 
 
 def health_checker(fields: Mapping[str, Any]) -> HealthChecker:
-    """Return the checker of a JSON object. A missing or unknown type is NONE, as in Nacos 1.4.
+    """Return the checker of a JSON object. A missing or unknown type means NONE, as in Nacos 1.4.
 
     Raises:
         InvalidParam: a field is of another type.
@@ -152,7 +152,9 @@ class ServiceMeta:
     selector: Selector = NO_SELECTOR
     clusters: Mapping[str, ClusterConfig] = field(default_factory=dict)
     ephemeral: bool | None = None
-    """The kind of instances for which HTTP v2 created the service; None for any other service. It binds nobody."""
+    """The kind of instances for which HTTP v2 created the service; None for any other service. It does not bind other
+    members.
+    """
 
     def to_json(self) -> dict[str, Any]:
         """Return the value of the service's record."""
@@ -224,7 +226,7 @@ def metadata_of(value: Any, of: str = "") -> Metadata:
     """Return the metadata in a record's value. ``of`` names its object in the error, as for ``Fields``.
 
     Raises:
-        InvalidParam: it is no object, or holds what is neither a text nor null.
+        InvalidParam: it is not an object, or holds a value that is neither a text nor null.
     """
     if not isinstance(value, Mapping) or not all(one is None or isinstance(one, str) for one in value.values()):
         raise InvalidParam(f"field 'metadata'{of} should be an object of texts")

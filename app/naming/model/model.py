@@ -129,7 +129,7 @@ class StoredInstance:
     ``beat_ms`` is written without the lock: it is one machine word, and the last beat wins. ``version`` is that of the
     last change. ``client_version`` is that of the last change by its client or an operator, not by a health check, and
     ``changed_ms`` the time when the client last stated it. Two sides of a partition count versions apart, so the later
-    statement is found by time (R14), and a client that repeats its registration states it anew. ``last_confirmed_ms``
+    statement is found by time (R14), and a client that repeats its registration states it again. ``last_confirmed_ms``
     is the last time at which the instance was alive for certain: a received ``beat_ms`` may be too late by the time
     that it was under way. A health check counts that in the instance's favour, but a removal does not.
 
@@ -210,7 +210,7 @@ class Tombstone:
 class Change:
     """One change of one instance, by the owner of the list with the datum key ``key``, which gave it ``version``.
 
-    ``stored`` is the instance after it, ``tombstone`` its removal. Both are None if the owner sent only the version.
+    ``stored`` is the instance after it, ``tombstone`` its removal. Without both, the owner sent only the version.
     ``alone``: the list holds nothing else, so that it is complete where the key is unknown.
     """
 
@@ -232,7 +232,7 @@ def instance_bytes(one: Instance) -> int:
 class Publication:
     """One client's instances of one service: one registered alone, or a batch.
 
-    Of several registrations of one address the newest counts, the same one on every member: between clients by
+    The newest of several registrations of one address counts, the same one on every member: between clients by
     ``at_ms`` and then client id, against a listed instance by that instance's ``client_version`` and ``seen``.
     """
 

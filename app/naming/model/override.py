@@ -1,4 +1,4 @@
-"""An operator's change of one instance, kept beside what is registered. Source: Nacos 2.x InstanceMetadata."""
+"""An operator's change of one instance, kept apart from the registration. Source: Nacos 2.x InstanceMetadata."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,8 +1,8 @@
-"""The rules for service names: one for what members store, and one for each line of Nacos, for the calls of clients.
+"""Rules for service names: one for the names that members store, and one for the calls of each line of Nacos.
 
 A full name is ``group@@service``. Nacos 1.4 checks its characters when a call creates a service. Nacos 2.3 and later
 check group and service in each call; 2.0 to 2.2 check nothing. A member stores every name that any of them allows, so
-that all members hold the same services, whichever call created them.
+that all members hold the same services, independent of the call that created them.
 """
 
 import re

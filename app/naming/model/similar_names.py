@@ -85,7 +85,7 @@ def skeleton(name: str) -> str:
 
 
 def is_plain(name: str) -> bool:
-    """Return whether a name has nothing but printable ASCII, and no blanks."""
+    """Return whether a name has only printable ASCII characters, and no blanks."""
     return name.isascii() and name.isprintable() and " " not in name
 
 
@@ -122,8 +122,8 @@ class SimilarNames:
 def check_new_namespace(field: str, namespace: str, created: SimilarNames, used: SimilarNames) -> None:
     """Refuse to begin a namespace that looks like another one.
 
-    ``created``: namespaces that an administrator made. ``used``: namespaces with services. Anybody may begin one of
-    these, so they prevent nobody from using a plain name.
+    ``created``: namespaces that an administrator made. ``used``: namespaces with services. Any client may begin one of
+    these, so they do not prevent the use of a plain name.
 
     Raises:
         InvalidParam: names the field and the other namespace.

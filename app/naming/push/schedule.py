@@ -109,7 +109,7 @@ class PushSchedule(Generic[S]):
         return True
 
     def take_due(self, now_ms: int) -> list[S]:
-        """Return all subscribers of the services that are due now. The spacing of these services begins anew."""
+        """Return all subscribers of the services that are due now. The spacing of these services begins again."""
         while self._spaced and self._spaced_ms[self._spaced[0]] <= now_ms:
             del self._spaced_ms[self._spaced.popleft()]
         found: list[S] = []

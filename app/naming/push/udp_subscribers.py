@@ -336,7 +336,7 @@ class UdpSubscribers:
         return [(known.subscriber, known.reference, known.sends) for known in self._schedule.waiting()]
 
     def reset_stats(self) -> None:
-        """Count anew from now."""
+        """Count again from now."""
         self.stats = UdpPushStats()
 
     # --- inside ---------------------------------------------------------------------------------

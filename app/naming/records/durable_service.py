@@ -220,7 +220,7 @@ class DurableService:
         return [one.instance_id for one in view_of(found).instances] if found else []
 
     def deregister(self, command: operations.DeregisterInstance) -> None:
-        """Remove a persistent instance. An unknown one is no error, and leaves a tombstone."""
+        """Remove a persistent instance. Removing an unknown one succeeds, and leaves a tombstone."""
         check_address(command.namespace, command.service, command.cluster, command.ip, command.port)
         key = persistent_key(command.namespace, command.service, operations.key_of(command))
         self._put_all({key: lambda _old: None}, said=[key])
@@ -246,7 +246,7 @@ class DurableService:
     def set_metadata(
         self, namespace: str, service: str, instance_keys: Iterable[str], change: operations.ChangeMetadata
     ) -> None:
-        """Change metadata keys of persistent instances, all in one step. An unknown instance is no error."""
+        """Change metadata keys of persistent instances, all in one step. Unknown instances are ignored."""
         self._change(namespace, service, instance_keys, lambda instance: operations.change_metadata(instance, change))
 
     def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
@@ -329,7 +329,7 @@ class DurableService:
         return True
 
     def remove_namespace(self, name: str) -> None:
-        """Remove a namespace. The services in it stay. An unknown one is no error."""
+        """Remove a namespace. The services in it stay. An unknown one is ignored."""
         if name:
             self._put(namespace_key(name), lambda _old: None)
 

@@ -57,7 +57,7 @@ class OverrideExpiry:
     def find(self, now_ms: int, late_ms: int, gate: ExpiryGate) -> list[Expired]:
         """Return the changes to be removed now.
 
-        ``late_ms``: for how long this process stood still since the last call. That time does not count (R9).
+        ``late_ms``: for how long this process stood still since the last call. This time does not count (R9).
         """
         before, self._absences = self._absences, {}
         if not gate.has_all:

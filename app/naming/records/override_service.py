@@ -1,4 +1,4 @@
-"""OverrideService: operators' changes of instances, each a durable record beside what is registered."""
+"""OverrideService: operators' changes of instances, each a durable record apart from the registration."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace

@@ -43,8 +43,8 @@ class RecordDisk(Protocol):
     ``write_received`` is for records that another member has on its disk: they survive the end of the process at once,
     and the end of the machine after the next ``sync`` or ``write``.
 
-    A record's ``changed_ms`` is stored by this member's wall clock, as the monotonic one may begin anew. ``offset_ms``
-    is the wall clock minus the monotonic one.
+    A record's ``changed_ms`` is stored by this member's wall clock, as the monotonic one may restart. ``offset_ms`` is
+    the wall clock minus the monotonic one.
 
     Raises:
         StorageError: the disk is full or broken; nothing was written.

@@ -46,7 +46,7 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
     """Refuse a record that a member could not store, send or apply, before it is stored.
 
     Raises:
-        InvalidParam: the key is of no kind of record, or the value does not fit its kind.
+        InvalidParam: the key is not that of a record, or the value does not fit its type.
     """
     if _is_deeper(value, LEVELS_MAX):
         raise InvalidParam(f"the value of a record should have at most {LEVELS_MAX} levels of objects and lists")

@@ -60,7 +60,7 @@ class Records:
         members and the next start would not accept (R18). ``on_written``: called for each record that a call changed
         here, by its thread: key, value before, value after.
 
-        ``alone``: True without peers, for whom alone statements that change nothing are kept.
+        ``alone``: True without peers. Only peers need statements that change nothing.
         """
         self.writer = writer
         self._check_write = check_write
@@ -171,8 +171,9 @@ class Records:
     ) -> list[str]:
         """Set each record to ``change(value)`` (None removes), on disk in one step. Return the keys that changed.
 
-        ``said``: keys that a client named. Its statement is kept even if it changes nothing here, because another side
-        of a partition may have another one from before (R14, R15); but not if the same was stated just before.
+        ``said``: keys that a client named. Its statement is kept even if it changes nothing here, because the other
+        side of a partition may have an earlier, different one (R14, R15). A repetition of the last statement is not
+        kept.
 
         With ``force`` a removal is written even for an unknown key. ``by_check``: a health check makes the change, no
         client.
@@ -269,8 +270,8 @@ class Records:
     def grouped(self, keys: Collection[str]) -> Iterator[None]:
         """Write all records of these keys that this thread takes from peers in the body at once, after it.
 
-        Other writes of their tags wait meanwhile. Readers and subscribers see the records before the disk has confirmed
-        them: their sender has them on its disk. The sender is answered afterwards.
+        Other writes of their tags wait until then. Readers and subscribers see the records before the disk has
+        confirmed them: their sender has them on its disk. The sender is answered afterwards.
 
         Raises:
             CodecError: the disk did not take the write, at the end; nothing of it is stored.
@@ -340,7 +341,7 @@ class Records:
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         """Merge a received record into the stored one: the later change wins (R4 for single values).
 
-        Of two states of one change, made by checks, the one with the higher version wins.
+        If checks made two states of one change, the state with the higher version wins.
         """
         other: Record = datum.value
         with self._in_group(datum.key):
@@ -428,7 +429,7 @@ class Records:
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
         """Drop the old removals among these records, on disk in one step. Return how many there were.
 
-        Nobody is notified, as readers saw none of them. Removals that the disk keeps are dropped in a later verify
+        No listener is notified, as readers saw none of them. Removals that the disk keeps are dropped in a later verify
         round.
         """
         if not any(self.is_forgettable(key, now_ms) for key in keys):

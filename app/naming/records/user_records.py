@@ -86,7 +86,7 @@ def check_resource(resource: str) -> None:
 
 
 def check_actions(actions: str) -> None:
-    """Refuse anything but ``r``, ``w`` and ``rw``.
+    """Refuse anything except ``r``, ``w`` and ``rw``.
 
     Raises:
         InvalidParam: it is none of these.

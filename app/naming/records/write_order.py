@@ -96,8 +96,8 @@ class GroupCommit:
     """The queue in front of the disk. The first thread writes for all that wait behind it, with one wait for the disk.
 
     Each then goes on alone, in the order of the queue: the consequences of a durable write, which readers and other
-    members see, come before those of all later writes. No lock is held meanwhile, so the queue accepts further writes.
-    It has at most as many entries as there are threads that write.
+    members see, come before those of all later writes. No lock is held during the write, so the queue accepts further
+    writes. It has at most as many entries as there are threads that write.
     """
 
     def __init__(self, disk: RecordDisk, offset_ms: Callable[[], int]) -> None:

@@ -1,7 +1,7 @@
 """Clients over HTTP: the addresses that registered instances, searched on request.
 
 No index is kept for them, so no write pays for it. A search takes no lock: its result may or may not have an instance
-that comes or goes meanwhile.
+that comes or goes during the call.
 """
 
 import re

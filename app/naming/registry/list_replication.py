@@ -117,8 +117,8 @@ class ListReplication:
     def reissue(self, datum: Datum, now_ms: int, *, restoring: bool) -> bool:
         """Give a list the next version if a peer has other instances under the stored one (R3). Return whether it did.
 
-        ``restoring``: take the datum's instances that are unknown here, even as a removal, whatever its version. Each
-        gets one fresh time-out, as nobody knows yet where it beats.
+        ``restoring``: take the datum's instances that are unknown here, even as a removal, at any version. Each gets
+        one fresh time-out, as it is unknown yet which member gets its beats.
 
         If the datum's version is of this run, which did not give it, and so above the stored one, any list gets a new
         epoch (R10).
@@ -171,7 +171,7 @@ class ListReplication:
             return True
 
     def take_change(self, change: Change, now_ms: int) -> bool:
-        """Apply a change, other than a mere version, if it follows the one stored here (R5). Return whether it did."""
+        """Apply a change that is more than a version, if it follows the one stored here (R5). Return whether it did."""
         version, stored, tombstone = change.version, change.stored, change.tombstone
         parsed = parse_datum_key(change.key)
         if parsed is None:
@@ -321,7 +321,7 @@ def _is_between(base: Version, stored: Version, version: Version) -> bool:
 
 
 def _with_parts(whole: InstanceList, parts: InstanceList) -> InstanceList:
-    """Return a copy of a list with these instances and tombstones in place of its own."""
+    """Return a copy of a list with these instances and tombstones in place of the original ones."""
     stored, tombstones = dict(whole.stored), dict(whole.tombstones)
     for key, tombstone in parts.tombstones.items():
         stored.pop(key, None)

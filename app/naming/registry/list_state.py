@@ -28,7 +28,7 @@ TOMBSTONES_PER_SERVICE_MAX = 100_000
 """The most tombstones of a service; beyond it the oldest is dropped. Enough for the loss of a thousand addresses a
 second for 90 s."""
 TOMBSTONE_BYTES, TOMBSTONE_BYTES_MAX = 96, 1_400
-"""The bytes of a tombstone on the wire: beside its key and its writer, and with the longest of both."""
+"""The bytes of a tombstone on the wire: in addition to its key and its writer, and with the longest of both."""
 
 
 class ListState:
@@ -174,7 +174,7 @@ class ListState:
         *,
         differs: bool = False,
     ) -> str | None:
-        """Store an instance in a list, unless it is there already.
+        """Store an instance in a list, unless the list already has it.
 
         ``counted_bytes``: as of ``StoredInstance``; ``differs``: the instance is known to differ from the stored one.
         """
@@ -236,7 +236,7 @@ class ListState:
         return Tombstone(version, at_ms, keep_ms + now_ms - at_ms)
 
     def bound(self, tombstones: dict[str, Tombstone]) -> int:
-        """Drop the oldest tombstones beyond the bounds. Return how many more fit, whatever their keys."""
+        """Drop the oldest tombstones beyond the bounds. Return how many more fit, with any keys."""
         bound_tombstones(tombstones)
         return bound_tombstone_bytes(tombstones, self._removals_bytes_max)
 
@@ -369,7 +369,7 @@ def bound_tombstones(tombstones: dict[str, Tombstone]) -> None:
 
 
 def bound_tombstone_bytes(tombstones: dict[str, Tombstone], bytes_max: int) -> int:
-    """Drop the oldest tombstones beyond ``bytes_max``, and a few more. Return how many more fit, whatever their keys.
+    """Drop the oldest tombstones beyond ``bytes_max``, and a few more. Return how many more fit, with any keys.
 
     0 means no bound.
     """

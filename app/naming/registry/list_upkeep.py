@@ -13,7 +13,7 @@ TOMBSTONES_PER_WAIT_MS = 16
 
 
 class ListUpkeep:
-    """Drops the parts of instance lists that nobody needs any more. Thread-safe."""
+    """Drops the parts of instance lists that are no longer needed. Thread-safe."""
 
     def __init__(self, table: ServiceTable, lists: ListState) -> None:
         self._table = table

@@ -40,7 +40,7 @@ class Replaced(NamedTuple):
 
 
 class LocalWrites:
-    """Writes of this member, each under a version of its own. Thread-safe."""
+    """Writes of this member, each under a separate version. Thread-safe."""
 
     def __init__(self, table: ServiceTable, lists: ListState, shared: Shared) -> None:
         self._table = table
@@ -97,7 +97,7 @@ class LocalWrites:
             return None if changed is None else _new_tuple(Replaced, (changed, known, key))
 
     def _make_id_allocator(self, namespace: str, full_name: str) -> None:
-        """Give a large service its id allocator, built without the lock. A small one needs none."""
+        """Give a large service its id allocator, built without the lock. A small one does not need it."""
         service = self._table.get(namespace, full_name)
         if service is None or service.id_allocator is not None or len(service.stored) <= COPIED_UNDER_LOCK_MAX:
             return

@@ -64,8 +64,8 @@ def covers(newer: InstanceList, older: InstanceList) -> bool:
     """Return whether ``newer`` has each change of ``older``, or a later one (R3): by version, or by distinct times.
 
     A tombstone covers an instance only if it removes it: an expiry, of any version, does not if a beat came since
-    (R15). Nor is an instance covered if it is unhealthy while ``older`` has a later beat. Other changes of health do
-    not count: the owner's next health check finds them again.
+    (R15). An instance is also not covered if it is unhealthy while ``older`` has a later beat. Other changes of health
+    do not count: the owner's next health check finds them again.
     """
     for key, stored in older.stored.items():
         one, tombstone = newer.stored.get(key), newer.tombstones.get(key)
@@ -108,8 +108,8 @@ def is_removed_by(stored: StoredInstance, tombstone: Tombstone) -> bool:
 def _is_in_doubt(stored: StoredInstance, tombstone: Tombstone) -> bool:
     """Return whether a change and a removal by two members are so close that no clock shows which was later.
 
-    Then the removal wins in a merge: a living instance registers again when its next beat is unknown, whereas
-    nobody would remove one that is gone.
+    Then the removal wins in a merge: a living instance registers again when its next beat is unknown, whereas no client
+    would remove one that is gone.
     """
     is_close = abs(stored.changed_ms - tombstone.at_ms) <= WORD_MARGIN_MS
     lived_since = stored.last_confirmed_ms - tombstone.at_ms > AGE_MARGIN_MS

@@ -22,7 +22,7 @@ from distro.model.types import Version, value
 Traits = tuple[str, str, str | None, float]
 """Service, cluster, application and weight of an instance."""
 TRAITS_MAX = 65_536
-"""The bound of a table. A table that reaches it is emptied and filled anew, as for each bound here."""
+"""The bound of a table. A table that reaches it is emptied and filled again, as for each bound here."""
 TRAITS_CHARS_MAX = 1_024
 PORTS_MAX = 65_536
 WRITERS_MAX = 1_024

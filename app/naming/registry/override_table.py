@@ -1,4 +1,4 @@
-"""Operators' changes of instances, beside the services of the table: set by records, read when a view is made."""
+"""Operators' changes of instances, apart from the services of the table: set by records, read when a view is made."""
 
 from app.naming.model.keys import datum_key, metadata_bytes
 from app.naming.model.override import NO_OVERRIDES, Override

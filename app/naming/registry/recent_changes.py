@@ -7,11 +7,11 @@ KEYS_MAX = 256
 """How many last changes of a list are remembered, and at most twice as many: those of 50 ms at 5,000 a second. Fewer if
 all lists together have more than ``ALL_KEYS_MAX``."""
 LISTS_MAX = 4_096
-"""The most lists whose changes are remembered. Beyond it the one that began first starts anew with its next change."""
+"""The most lists whose changes are remembered. Beyond it the one that began first starts again with its next change."""
 ALL_KEYS_MAX = 65_536
 """The bound for all lists together. Beyond it each change cuts another list to its last ``KEYS_LEFT`` changes, in turn.
 
-The key of an instance that already exists is a text of its own, 80 bytes that stay for as long as it is noted here.
+The key of an instance that already exists is a separate text, 80 bytes that stay for as long as it is noted here.
 """
 KEYS_LEFT = ALL_KEYS_MAX // LISTS_MAX
 
@@ -53,7 +53,7 @@ class RecentChanges:
             self._cut_next()
 
     def forget(self, service: Service) -> None:
-        """Begin anew with the next change of this list."""
+        """Begin again with the next change of this list."""
         if service.recent is not None:
             self._count -= len(service.recent)
             service.recent = None

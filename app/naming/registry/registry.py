@@ -38,7 +38,7 @@ class Registry:
     replication: ListReplication
     """The lists that peers are sent, and those that they send."""
     upkeep: ListUpkeep
-    """The end of what is kept for a time."""
+    """The end of data that is kept for a time."""
 
     @classmethod
     def of(

@@ -28,7 +28,7 @@ class Remaining:
     """A service before and after some of its instances are taken out of service."""
 
     total: int
-    """All instances, whatever their state: the protect threshold is a part of these."""
+    """All instances, in any state: the protect threshold is a part of these."""
     serving: int
     """Instances that clients call now: healthy, enabled, with a weight above 0."""
     remaining: int
@@ -37,9 +37,9 @@ class Remaining:
 
     @property
     def is_refused(self) -> bool:
-        """Return whether too few remain: none, or so few that clients are given unhealthy instances, too.
+        """Return whether too few remain: none, or too few, so that clients get unhealthy instances, too.
 
-        Taking out what serves nobody changes nothing, and is never refused.
+        Taking out instances that serve no clients changes nothing, and is never refused.
         """
         if self.remaining == self.serving:
             return False
@@ -72,7 +72,7 @@ def _key(one: Instance) -> tuple[str, int, str]:
 def remaining_without(
     instances: Iterable[Candidate], threshold: float, leaving: Iterable[tuple[str, int, str]]
 ) -> Remaining:
-    """Return the state of a service without the instances that are ``leaving``; unknown ones are no error."""
+    """Return the state of a service without the instances that are ``leaving``; unknown ones are ignored."""
     gone, listed = set(leaving), list(instances)
     serving = [one for one in listed if one.serves]
     return Remaining(len(listed), len(serving), sum(one.key not in gone for one in serving), threshold)

@@ -35,7 +35,7 @@ def count_of(service: Service) -> int:
 
 
 def unhealthy_of(service: Service) -> int:
-    """Return the number of unhealthy instances that nobody disabled.
+    """Return the number of unhealthy instances that are not disabled.
 
     Each page of the console that shows it asks all services. One without such instances is counted once a revision.
     """

@@ -129,7 +129,8 @@ class ServiceTable:
     def with_consistent_copy(self, service: Service, make: Callable[[], T], take: Callable[[T], R]) -> R:
         """Call ``take``, under the lock, with a copy of the service that ``make`` made and that is still up to date.
 
-        A small service is copied under the lock; any other without it, and again when its revision rose meanwhile.
+        A small service is copied under the lock; any other without it, and again when its revision rose during the
+        copy.
         """
         parts = (service.stored, service.persistent, service.tombstones, service.retained, service.published or ())
         if sum(map(len, parts)) > COPIED_UNDER_LOCK_MAX:
@@ -357,7 +358,7 @@ class ServiceTable:
             service.revision += 1
 
     def withdraw(self, namespace: str, full_name: str, client_id: str, publication: Publication, now_ms: int) -> bool:
-        """Remove a client's publication, unless another one has replaced it. Return whether it was there."""
+        """Remove a client's publication, unless another one has replaced it. Return whether it existed."""
         with self.lock:
             service = self.get(namespace, full_name)
             published = service.published if service else None
@@ -386,5 +387,5 @@ def _is_retained_only(service: Service) -> bool:
 
 
 def _is_held_beside_list(service: Service) -> bool:
-    """Return whether a source other than the instance list has instances of a service."""
+    """Return whether a second source, besides the instance list, has instances of a service."""
     return bool(service.persistent or service.published or service.foreign)

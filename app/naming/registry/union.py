@@ -14,7 +14,7 @@ from app.naming.model.override import Override, Overrides
 
 
 def view_of(service: Service) -> ServiceView:
-    """Return the cached view of a service, made anew after a change. Takes no lock."""
+    """Return the cached view of a service, rebuilt after a change. Takes no lock."""
     view = service.view
     # Revision first: a change while the copy is made raises it, and the next reader copies again.
     revision = service.revision
@@ -70,7 +70,7 @@ def _with_override(one: Instance, override: Override) -> Instance:
 
 
 def is_unhealthy(one: Instance) -> bool:
-    """Return whether an instance is unhealthy while it is in service. One that an operator disabled is no fault."""
+    """Return whether an instance in service is unhealthy. An instance that an operator disabled is not a fault."""
     return not one.healthy and one.enabled
 
 

@@ -18,7 +18,7 @@ def java_order(text: str) -> bytes:
 
 
 def instance_text(one: Instance) -> str:
-    """Return the text by which Java sorts an instance. Source: Nacos 1.4.1 Instance.toString."""
+    """Return the text that Java sorts an instance with. Source: Nacos 1.4.1 Instance.toString."""
     return f"{one.key}_{java_double(one.weight)}_{flag_text(one.healthy)}_{flag_text(one.marked)}_{one.cluster_name}"
 
 
@@ -49,7 +49,7 @@ def instance_list_checksum(instances: Iterable[Instance]) -> str:
 
 
 def checksum(view: ServiceView) -> str:
-    """Return the digest by which members compare a service. Source: Nacos 1.4.1 Service.recalculateChecksum."""
+    """Return the digest with which members compare a service. Source: Nacos 1.4.1 Service.recalculateChecksum."""
     healthy = sum(one.healthy for one in view.instances)
     clusters = ",".join(
         '{"healthChecker":{},"defIPPort":80,"defCkport":80,"name":"' + name + '","useIPPort4Check":true,"sitegroup":""}'

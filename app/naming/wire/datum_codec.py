@@ -1,10 +1,10 @@
-"""The JSON of an instance-list datum: Nacos 1.4's fields, with ours beside them, which Nacos ignores.
+"""The JSON of an instance-list datum: Nacos 1.4's fields, and Rollcall's additional ones, which Nacos ignores.
 
 Shape: ``{"key", "value": {"instanceList": [instance ...]}, "timestamp": 1, "version": text, "tombstones": {instance
-key: {"version": text, "age": ms, "keep": ms}}}``. A tombstone of R15 has ``"unknown": true``. Our fields of an instance
-are ``"version"``, ``"said"`` (its client version) if that differs, ``"beatAge"`` (ms), ``"saidAge"`` (ms, of its
-client's last change) if that differs, and ``"heard": true`` if the sender knows the age of the beat for certain. Times
-travel as ages, because the members' clocks differ.
+key: {"version": text, "age": ms, "keep": ms}}}``. A tombstone of R15 has ``"unknown": true``. Rollcall's fields of an
+instance are ``"version"`` and ``"beatAge"`` (ms). ``"said"`` (its client version) and ``"saidAge"`` (ms, of its
+client's last change) are added if they differ, and ``"heard": true`` if the sender knows the age of the beat for
+certain. Times travel as ages, because the members' clocks differ.
 
 A delta (R5) is ``{"since": counter of its base, "version", "changed": [instance ...], "tombstones"}``. The base has the
 epoch and writer of its version. Its instances have only the counter as ``"version"``. They leave out: fields of Nacos
@@ -95,7 +95,7 @@ def instance_fields(one: Instance) -> dict[str, Any]:
 
 
 def derived_fields(one: Instance) -> dict[str, Any]:
-    """Return the fields that Nacos computes from an instance's metadata and writes beside the others."""
+    """Return the fields that Nacos computes from an instance's metadata and writes with the others."""
     fields: dict[str, Any] = {
         "instanceHeartBeatInterval": one.beat_interval_ms,
         "instanceHeartBeatTimeOut": one.beat_timeout_ms,

@@ -20,7 +20,7 @@ def service_json(
     name: str, view: ServiceView | None, clusters: str, healthy_only: bool, cache_ms: int, now_ms: int,
     begin: bytes = b"", end: bytes = b"",
 ) -> bytes:  # fmt: skip
-    """Return the JSON of a ServiceInfo. ``name`` is shown as it is given; ``view`` is None for an unknown service.
+    """Return the JSON of a ServiceInfo. ``name`` is shown as it is given; an unknown service has no ``view``.
 
     ``begin`` and ``end`` go around it: an answer of megabytes is joined only once, from the texts of its instances.
     """

@@ -18,6 +18,8 @@ from app.config.addresses import is_wildcard, join_address
 from app.config.auth_settings import AUTH_ENABLED, FIRST_ADMIN_FILE, read_secret
 from app.config.client_config import PASSWORD_VARIABLE
 from app.config.settings import SettingError, Settings, read_settings
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, reason_of
 from app.machine.process.data_lock import DataFolderInUse, DataLock
 from app.machine.process.running_nodes import RunningNode, running_nodes
 
@@ -56,14 +58,15 @@ def run(options: argparse.Namespace) -> int:
         settings = _settings(options)
         where = _make(settings, options.user, _password(options.password_file))
     except SettingError as error:
-        print(f"rollcall: {error}", file=sys.stderr)
+        print(f"rollcall: {reason_of(error)}", file=sys.stderr)
         return 2
     except AdminError as error:
-        print(f"rollcall: {error}", file=sys.stderr)
+        print(f"rollcall: {reason_of(error)}", file=sys.stderr)
         return 1
-    print(f"{options.user} is an administrator, by {where}")
+    print(gettext("%(user)s is an administrator, by %(where)s", user=options.user, where=where))
     if settings.auth is None:
-        print(f"rollcall: warning: {AUTH_ENABLED.name} is false: calls do not need a user yet", file=sys.stderr)
+        text = gettext("warning: %(name)s is false: calls do not need a user yet", name=AUTH_ENABLED.name)
+        print(f"rollcall: {text}", file=sys.stderr)
     return 0
 
 
@@ -87,16 +90,23 @@ def _settings(options: argparse.Namespace) -> Settings:
     if exact := [one for one in fitting if one.settings.data_dir == settings.data_dir]:
         return exact[0].settings
     if len(fitting) > 1:
-        raise AdminError(f"several members run here; choose one with --port: {_shown(fitting)}")
+        several = _shown(fitting)
+        raise AdminError(phrase("several members run here; choose one with --port: %(members)s", members=several))
     if fitting:
-        print(f"rollcall: using the member that runs here: {_shown(fitting)}", file=sys.stderr)
+        text = gettext("using the member that runs here: %(members)s", members=_shown(fitting))
+        print(f"rollcall: {text}", file=sys.stderr)
         return fitting[0].settings
     if not _is_in_use(settings.data_dir) and _answers(settings):
-        seen = f"; running here: {_shown(running)}" if running else ""
+        seen = phrase("; running here: %(members)s", members=_shown(running)) if running else ""
         raise AdminError(
-            f"a server answers at port {settings.port}, and does not use the data folder {settings.data_dir}{seen}. "
-            "Name the folder of that member with --data, as its own user; for a member that does not run, give its "
-            "--port"
+            phrase(
+                "a server answers at port %(port)s, and does not use the data folder %(data_dir)s%(seen)s. "
+                "Name the folder of that member with --data, as its own user; for a member that does not "
+                "run, give its --port",
+                port=settings.port,
+                data_dir=settings.data_dir,
+                seen=seen,
+            )
         )
     return settings
 
@@ -126,7 +136,16 @@ def _called_host(settings: Settings) -> str:
 
 
 def _shown(nodes: list[RunningNode]) -> str:
-    return ", ".join(f"port {one.settings.port}, data in {one.settings.data_dir}, process {one.pid}" for one in nodes)
+    listed = [
+        gettext(
+            "port %(port)s, data in %(folder)s, process %(pid)s",
+            port=one.settings.port,
+            folder=one.settings.data_dir,
+            pid=one.pid,
+        )
+        for one in nodes
+    ]
+    return ", ".join(listed)
 
 
 def _password(file: Path | None) -> str:
@@ -134,15 +153,17 @@ def _password(file: Path | None) -> str:
         try:
             lines = file.read_bytes()[:FILE_BYTES_MAX].decode().splitlines()
         except (OSError, UnicodeDecodeError) as error:
-            raise AdminError(f"the password file {file} cannot be read: {error}") from None
+            raise AdminError(
+                phrase("the password file %(file)s cannot be read: %(error)s", file=file, error=error)
+            ) from None
         return lines[0] if lines else ""
     if (given := os.environ.get(PASSWORD_VARIABLE)) is not None:
         return given
     if not sys.stdin.isatty():
-        raise AdminError(f"no password: give --password-file, or set {PASSWORD_VARIABLE}")
-    password = getpass.getpass("Password: ")
-    if getpass.getpass("Again: ") != password:
-        raise AdminError("the two passwords differ")
+        raise AdminError(phrase("no password: give --password-file, or set %(variable)s", variable=PASSWORD_VARIABLE))
+    password = getpass.getpass(gettext("Password: "))
+    if getpass.getpass(gettext("Again: ")) != password:
+        raise AdminError(phrase("the two passwords differ"))
     return password
 
 
@@ -159,8 +180,13 @@ def _make(settings: Settings, name: str, password: str) -> str:
         return _ask(settings, name, password)
     except NacosError as error:
         raise AdminError(error.text) from None
-    folder = f"{settings.data_dir}, which is new: no member ran with it yet" if is_new else str(settings.data_dir)
-    return f"a record in {folder}; the member reads it when it starts"
+    folder = str(settings.data_dir)
+    if is_new:
+        return gettext(
+            "a record in %(folder)s, which is new: no member ran with it yet; the member reads it when it starts",
+            folder=folder,
+        )
+    return gettext("a record in %(folder)s; the member reads it when it starts", folder=folder)
 
 
 def _ask(settings: Settings, name: str, password: str) -> str:
@@ -171,7 +197,7 @@ def _ask(settings: Settings, name: str, password: str) -> str:
     file = settings.data_dir / FIRST_ADMIN_FILE
     secret = read_secret(file)
     if secret is None and os.path.lexists(file):
-        raise AdminError(f"the secret of the first administrator cannot be read: {file}")
+        raise AdminError(phrase("the secret of the first administrator cannot be read: %(file)s", file=file))
     host = _called_host(settings)
     url = f"{settings.scheme}://{join_address(host, settings.port)}{settings.context_path}{PATH}"
     form = urlencode({"username": name, "password": password, "secret": secret or ""}).encode()
@@ -182,10 +208,19 @@ def _ask(settings: Settings, name: str, password: str) -> str:
     except urllib.error.HTTPError as error:
         with error:
             text = error.read().decode("utf-8", "replace")
-        raise AdminError(f"{url} answers {error.code}: {_text_of(text)}") from None
+        raise AdminError(
+            phrase("%(url)s answers %(code)s: %(text)s", url=url, code=error.code, text=_text_of(text))
+        ) from None
     except OSError as error:
-        raise AdminError(f"the member that uses {settings.data_dir} does not answer at {url}: {error}") from None
-    return f"the member at {join_address(host, settings.port)}"
+        raise AdminError(
+            phrase(
+                "the member that uses %(data_dir)s does not answer at %(url)s: %(error)s",
+                data_dir=settings.data_dir,
+                url=url,
+                error=error,
+            )
+        ) from None
+    return gettext("the member at %(address)s", address=join_address(host, settings.port))
 
 
 def _https(settings: Settings) -> list[urllib.request.HTTPSHandler]:

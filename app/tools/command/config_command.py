@@ -16,6 +16,8 @@ from app.config.client_config import (
     read_client_config,
 )
 from app.config.settings import SettingError, effective_settings, ignored_settings, read_settings
+from app.languages.command_texts import gettext
+from app.languages.phrases import reason_of, shown
 from app.tools.command.asking.output import add_output_options, is_data, print_data
 from app.tools.command.node_options import add_node_options, overrides_of
 from app.tools.printable import printable
@@ -57,34 +59,40 @@ def run(options: argparse.Namespace) -> int:
         rows, warnings = effective_settings(overrides)
         ignored = ignored_settings(overrides)
     except SettingError as refused:
-        sys.stderr.write(f"rollcall config: {refused}\n")
+        _note(str(refused))
         return 2
     try:
         warnings = list(read_settings(overrides).warnings)
     except SettingError as refused:
         error = _without_secrets(str(refused), rows)
-    shown = [
+    masked = [
         (name, MASKED if value and is_secret(name) else value, source)
         for name, value, source in rows
         if not options.changed or source != "default"
     ]
     if is_data(options):
-        settings = [{"key": name, "value": value, "source": source} for name, value, source in shown]
+        settings = [{"key": name, "value": value, "source": str(source)} for name, value, source in masked]
         told = {
             "settings": settings,
-            "ignored": [{"key": name, "source": source} for name, source in ignored],
+            "ignored": [{"key": name, "source": str(source)} for name, source in ignored],
             "warnings": warnings,
             "error": error or None,
         }
         print_data(options, told)
     else:
-        sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
+        sys.stdout.writelines(f"{line}\n" for line in _lines(masked))
         for name, source in ignored:
-            sys.stderr.write(f"rollcall config: {name} ({source}) is a setting of Nacos that Rollcall does not have\n")
+            _note(
+                gettext(
+                    "%(name)s (%(source)s) is a setting of Nacos that Rollcall does not have",
+                    name=name,
+                    source=shown(source),
+                )
+            )
         for warning in warnings:
-            sys.stderr.write(f"rollcall config: warning: {warning}\n")
+            _note(gettext("warning: %(text)s", text=warning))
         if error:
-            sys.stderr.write(f"rollcall config: {error}\n")
+            _note(error)
     return 2 if error else 1 if warnings else 0
 
 
@@ -93,28 +101,32 @@ def _run_client(options: argparse.Namespace) -> int:
     try:
         config = read_client_config(profile=options.profile)
     except ClientConfigError as error:
-        sys.stderr.write(f"rollcall config: {printable(str(error))}\n")
+        _note(printable(reason_of(error)))
         return 2
-    shown = []
+    masked = []
     for key in (*PLAIN_KEYS, *CREDENTIAL_KEYS):
         value, source = getattr(config, key.replace("-", "_")), config.sources.get(key, "default")
         if value or not options.changed:
-            shown.append((key, MASKED if value and key in SECRET_KEYS else value, source))
+            masked.append((key, MASKED if value and key in SECRET_KEYS else value, source))
     if is_data(options):
-        values = [{"key": name, "value": value, "source": source} for name, value, source in shown]
+        values = [{"key": name, "value": value, "source": str(source)} for name, value, source in masked]
         print_data(options, {"file": str(config.file), "values": values, "note": config.note or None})
         return 0
-    sys.stdout.writelines(f"{line}\n" for line in _lines(shown))
+    sys.stdout.writelines(f"{line}\n" for line in _lines(masked))
     if config.note:
-        sys.stderr.write(f"rollcall config: {printable(config.note)}\n")
+        _note(printable(shown(config.note)))
     if not config.sources:
-        sys.stderr.write(f"rollcall config: nothing is configured; the file would be {printable(str(config.file))}\n")
+        _note(gettext("nothing is configured; the file would be %(file)s", file=printable(str(config.file))))
     return 0
 
 
-def _lines(shown: list[tuple[str, str, str]]) -> Iterator[str]:
-    for name, value, source in shown:
-        yield f"{name}={printable(value)}  ({printable(source)})"
+def _lines(rows: list[tuple[str, str, str]]) -> Iterator[str]:
+    for name, value, source in rows:
+        yield f"{name}={printable(value)}  ({printable(shown(source))})"
+
+
+def _note(text: str) -> None:
+    sys.stderr.write(f"rollcall config: {text}\n")
 
 
 def _without_secrets(text: str, rows: list[tuple[str, str, str]]) -> str:

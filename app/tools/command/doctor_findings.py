@@ -3,6 +3,27 @@
 import enum
 from dataclasses import dataclass
 
+from app.languages.catalogues import N_
+
+SUBJECTS = (
+    N_("user"),
+    N_("settings"),
+    N_("data folder"),
+    N_("records"),
+    N_("disk"),
+    N_("port"),
+    N_("descriptors"),
+    N_("time-outs"),
+    N_("members"),
+    N_("member lists"),
+    N_("states"),
+    N_("planned absences"),
+    N_("releases"),
+    N_("DNS"),
+    N_("UDP"),
+)
+"""The subjects of findings that hold no name of a member or port."""
+
 
 class Severity(enum.IntEnum):
     """The severity of a finding; also the exit code that it leads to."""
@@ -14,7 +35,10 @@ class Severity(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One finding. ``advice``: what to do; empty if all is well."""
+    """One finding, in English; texts made by ``phrase`` are shown in the language of the user.
+
+    ``what`` is one of SUBJECTS or a phrase; ``advice`` says what to do, and is empty if all is well.
+    """
 
     what: str
     severity: Severity

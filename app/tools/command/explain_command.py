@@ -62,7 +62,8 @@ def run(options: argparse.Namespace) -> int:
     """Ask, print, and return the exit code."""
     ip, colon, port = options.instance.rpartition(":")
     if not colon or not ip or not port.isascii() or not port.isdecimal():
-        return _could_not(f"{options.instance!r} is not an instance address, such as 10.0.0.7:8080")
+        text = gettext("%(text)s is not an instance address, such as 10.0.0.7:8080", text=repr(options.instance))
+        return _could_not(text)
     try:
         answer = _asked(options, ip.strip("[]"), port)
     except AccessError as error:

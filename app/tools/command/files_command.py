@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import app
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, reason_of
 from app.tools.printable import printable
 
 DEPLOY = "deploy"
@@ -43,10 +45,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         count = write_files(files_folder(), folder, replace=options.force)
     except (FilesRefused, OSError) as error:
-        reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else str(error)
+        reason = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) else reason_of(error)
         sys.stderr.write(f"rollcall files: {printable(reason)}\n")
         return 2
-    sys.stdout.write(f"{count} files are in {printable(str(folder))}\n")
+    sys.stdout.write(gettext("%(count)s files are in %(folder)s", count=count, folder=printable(str(folder))) + "\n")
     return 0
 
 
@@ -60,7 +62,12 @@ def files_folder() -> Path:
     for parent in (Path(code), Path(code).parent):
         if (parent / DEPLOY / "rollcall.service").is_file():
             return parent / DEPLOY
-    raise FilesRefused(f"this installation has no folder {DEPLOY} at {code}: install rollcall-registry again")
+    raise FilesRefused(
+        phrase(
+            "this installation has no folder deploy at %(code)s: install rollcall-registry again",
+            code=code,
+        )
+    )
 
 
 def write_files(source: Path, folder: Path, *, replace: bool) -> int:
@@ -76,16 +83,21 @@ def write_files(source: Path, folder: Path, *, replace: bool) -> int:
         if path.is_file() and LEFT_OUT.isdisjoint(path.relative_to(source).parts)
     )
     if folder.exists() and not folder.is_dir():
-        raise FilesRefused(f"{folder} is not a folder: name another one")
+        raise FilesRefused(phrase("%(folder)s is not a folder: name another one", folder=folder))
     wrong = [name for name in names if (folder / name).exists() and not (folder / name).is_file()]
     if wrong:
-        raise FilesRefused(f"{folder / wrong[0]} is not a file: name another folder")
+        raise FilesRefused(phrase("%(path)s is not a file: name another folder", path=folder / wrong[0]))
     other = [name for name in names if _differs(source / name, folder / name)]
     if other and not replace:
-        more = f" and {len(other) - NAMED_MAX} more" if len(other) > NAMED_MAX else ""
+        more = phrase(" and %(count)s more", count=len(other) - NAMED_MAX) if len(other) > NAMED_MAX else ""
         raise FilesRefused(
-            f"{folder} has other content in {', '.join(map(str, other[:NAMED_MAX]))}{more}: "
-            "name another folder, or give --force to replace these files"
+            phrase(
+                "%(folder)s has other content in %(names)s%(more)s: name another folder, or give --force to "
+                "replace these files",
+                folder=folder,
+                names=", ".join(map(str, other[:NAMED_MAX])),
+                more=more,
+            )
         )
     for name in names:
         target = folder / name

@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+from app.languages.phrases import phrase, shown
+
 READY_POLL_S = 0.1
 READY_ANSWER_S = 1.0
 KILLED_END_S = 5.0
@@ -94,14 +96,18 @@ class LocalCluster:
         return len(self._running) == len(self._nodes) and self._running.keys() <= self._ready
 
     def _announce(self, took_s: float) -> None:
-        self.tell(f"all {len(self._nodes)} members serve, after {took_s:.1f} s", is_error=False)
+        self.tell(
+            phrase("all %(count)s members serve, after %(seconds)s s", count=len(self._nodes), seconds=f"{took_s:.1f}"),
+            is_error=False,
+        )
         if self._json_port is None:
             print(self._to_try(), flush=True)
 
     def tell(self, text: str, *, is_error: bool = True) -> None:
         """Print a line: in the form of the members' logs, if these are JSON."""
         if self._json_port is None:
-            print(f"rollcall: {text}" if is_error else text, file=sys.stderr if is_error else sys.stdout, flush=True)
+            line = f"rollcall: {shown(text)}" if is_error else shown(text)
+            print(line, file=sys.stderr if is_error else sys.stdout, flush=True)
             return
         from app.machine.process.log_lines import JsonFormatter
 
@@ -114,11 +120,31 @@ class LocalCluster:
             if process.poll() is not None:
                 del self._running[index]
                 left = len(self._running)
-                rest = f"{left} of {len(self._nodes)} members go on" if left else "it was the last"
+                rest = (
+                    phrase("%(left)s of %(total)s members go on", left=left, total=len(self._nodes))
+                    if left
+                    else phrase("it was the last")
+                )
                 code = process.returncode
-                how = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-                again = f"; start it again with: {self._nodes[index].restart}" if self._nodes[index].restart else ""
-                self.tell(f"member {self._nodes[index].url} ended, {how}; {rest}{again if left else ''}")
+                how = (
+                    phrase("killed by %(signal)s", signal=signal.Signals(-code).name)
+                    if code < 0
+                    else phrase("exit code %(code)s", code=code)
+                )
+                again = (
+                    phrase("; start it again with: %(command)s", command=self._nodes[index].restart)
+                    if self._nodes[index].restart
+                    else ""
+                )
+                self.tell(
+                    phrase(
+                        "member %(url)s ended, %(how)s; %(rest)s%(again)s",
+                        url=self._nodes[index].url,
+                        how=how,
+                        rest=rest,
+                        again=again if left else "",
+                    )
+                )
 
     def _stop(self, signals: "_Signals") -> bool:
         """End every member, by SIGKILL after the time-out. Return whether none was killed."""
@@ -132,7 +158,7 @@ class LocalCluster:
                 break
             signals.wait(left_s)
         for index, process in self._running.items():
-            self.tell(f"member {self._nodes[index].url} did not stop and is killed")
+            self.tell(phrase("member %(url)s did not stop and is killed", url=self._nodes[index].url))
             # The whole group, as a worker that is stopped (SIGSTOP) would not notice that its master is gone.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(KILLED_END_S)

@@ -15,6 +15,7 @@ from typing import Any
 from app.config.addresses import split_address
 from app.config.identity_settings import IDENTITY_KEY, IDENTITY_VALUE
 from app.config.settings import Settings
+from app.languages.phrases import phrase
 from app.tools.audit.client.access import Access
 from app.tools.command.doctor_findings import CheckFinding, failure, ok, warning
 
@@ -50,7 +51,7 @@ class SeenMember:
 def member_findings(settings: Settings, access: Access) -> Iterator[CheckFinding]:
     """Yield the findings on the members in this node's list; all are asked at once."""
     if settings.standalone:
-        yield ok("members", "standalone: there are no others")
+        yield ok("members", phrase("standalone: there are no others"))
         return
     others = [one for one in settings.members if one != settings.self_address]
     pool = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="doctor")
@@ -79,20 +80,31 @@ def _name_findings(address: str, future: "Future[tuple[tuple[str, ...], str]]") 
     try:
         found, back = future.result(NAME_S)
     except LateError:
-        yield warning("DNS", f"{host}: no answer within {NAME_S:.0f} s", "mend the name server, or list addresses")
+        yield warning(
+            "DNS",
+            phrase("%(host)s: no answer within %(seconds)s s", host=host, seconds=f"{NAME_S:.0f}"),
+            phrase("mend the name server, or list addresses"),
+        )
         return
     except OSError as error:
-        yield failure("DNS", f"{host}: {error.strerror or error}", "mend the name, or list the member by its address")
+        yield failure(
+            "DNS",
+            f"{host}: {error.strerror or error}",
+            phrase("mend the name, or list the member by its address"),
+        )
         return
     if _is_address(host):
-        yield ok("DNS", f"{host} is an address; it leads back to {back}")
+        yield ok("DNS", phrase("%(host)s is an address; it leads back to %(back)s", host=host, back=back))
     elif back.split(".")[0] == host.split(".")[0]:
-        yield ok("DNS", f"{host} is {', '.join(found)}, which leads back to {back}")
+        yield ok(
+            "DNS",
+            phrase("%(host)s is %(names)s, which leads back to %(back)s", host=host, names=", ".join(found), back=back),
+        )
     else:
         yield warning(
             "DNS",
-            f"{host} is {', '.join(found)}, which leads back to {back}",
-            "members know a caller by its address: that is fine if the name is right; mend the reverse entry",
+            phrase("%(host)s is %(names)s, which leads back to %(back)s", host=host, names=", ".join(found), back=back),
+            phrase("members know a caller by its address: that is fine if the name is right; mend the reverse entry"),
         )
 
 
@@ -162,36 +174,45 @@ def _skew_s(at_ms: int, before_ms: float, after_ms: float) -> float:
 
 
 def _of_member(one: SeenMember, settings: Settings, *, is_own: bool) -> Iterator[CheckFinding]:
-    what = f"member {one.address}"
+    what = phrase("member %(address)s", address=one.address)
     if one.error:
-        text = "this node itself does not answer" if is_own else "it does not answer"
+        text = phrase("this node itself does not answer") if is_own else phrase("it does not answer")
         advice = (
-            "start it"
+            phrase("start it")
             if is_own
-            else "start it, or open its port in the firewall; remove it from the list if it is gone"
+            else phrase("start it, or open its port in the firewall; remove it from the list if it is gone")
         )
         (make, shown) = (warning, text) if is_own else (failure, text)
-        yield make(what, f"{shown} ({one.error})", advice)
+        yield make(what, phrase("%(text)s (%(error)s)", text=shown, error=one.error), advice)
         return
     if one.skew_s is None:
         yield warning(
             what,
-            "it does not report its time",
-            "it is of an older release or of another kind: compare the clocks by hand",
+            phrase("it does not report its time"),
+            phrase("it is of an older release or of another kind: compare the clocks by hand"),
         )
     elif abs(one.skew_s) > SKEW_S:
         make = failure if abs(one.skew_s) > SKEW_BAD_S else warning
-        yield make(what, f"its clock is {one.skew_s:+.1f} s off ours", "have NTP or chrony keep both clocks")
+        yield make(
+            what,
+            phrase("its clock is %(seconds)s s off ours", seconds=f"{one.skew_s:+.1f}"),
+            phrase("have NTP or chrony keep both clocks"),
+        )
     else:
-        yield ok(what, f"it answers, and its clock is right; release {one.release or 'unknown'}")
+        release = one.release or phrase("unknown")
+        yield ok(what, phrase("it answers, and its clock is right; release %(release)s", release=release))
     if one.takes_anybody:
         yield warning(
             what,
-            "it accepts a call from this machine as a member's, without an identity",
-            f"set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at all members, and keep others off the port",
+            phrase("it accepts a call from this machine as a member's, without an identity"),
+            phrase(
+                "set %(identity_key)s and %(identity_value)s at all members, and keep others off the port",
+                identity_key=IDENTITY_KEY.name,
+                identity_value=IDENTITY_VALUE.name,
+            ),
         )
     elif settings.identity is not None:
-        yield ok(what, "it refuses members' calls without an identity")
+        yield ok(what, phrase("it refuses members' calls without an identity"))
 
 
 def _together(members: list[SeenMember], settings: Settings) -> Iterator[CheckFinding]:
@@ -201,15 +222,24 @@ def _together(members: list[SeenMember], settings: Settings) -> Iterator[CheckFi
     if unlike := sorted(address for address, listed in lists.items() if listed != own):
         yield failure(
             "member lists",
-            f"another list than the one here: {', '.join(unlike)}",
-            "give all members the same cluster.conf, with each address written the same way",
+            phrase("another list than the one here: %(names)s", names=", ".join(unlike)),
+            phrase("give all members the same cluster.conf, with each address written the same way"),
         )
     elif lists:
-        yield ok("member lists", f"{len(lists)} of {len(own)} members answered, with the list that is here")
+        yield ok(
+            "member lists",
+            phrase(
+                "%(count)s of %(total)s members answered, with the list that is here",
+                count=len(lists),
+                total=len(own),
+            ),
+        )
     for one in members:
         if down := [f"{address} {state}" for address, state in one.states if state not in ("UP", *PLANNED)]:
             yield warning(
-                "states", f"{one.address} sees {', '.join(down)}", "see whether the way between the two is open"
+                "states",
+                phrase("%(address)s sees %(names)s", address=one.address, names=", ".join(down)),
+                phrase("see whether the way between the two is open"),
             )
     if planned := sorted(
         {f"{address} {state}" for one in members for address, state in one.states if state in PLANNED}
@@ -217,6 +247,10 @@ def _together(members: list[SeenMember], settings: Settings) -> Iterator[CheckFi
         yield ok("planned absences", ", ".join(planned))
     releases = {one.release for one in members if one.release}
     if len(releases) > 1:
-        yield warning("releases", f"members run {', '.join(sorted(releases))}", "bring all to one release")
+        yield warning(
+            "releases",
+            phrase("members run %(names)s", names=", ".join(sorted(releases))),
+            phrase("bring all to one release"),
+        )
     elif releases:
-        yield ok("releases", f"all that told run {releases.pop()}")
+        yield ok("releases", phrase("all that answered run %(release)s", release=releases.pop()))

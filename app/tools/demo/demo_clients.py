@@ -10,6 +10,7 @@ from itertools import count
 from typing import Any
 
 from app.config.link_settings import PREFIX, LinkSettings, LinkSource
+from app.languages.command_texts import gettext
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_connection import NacosConnection
 from app.links.nacos_grpc import service_fields
@@ -46,14 +47,14 @@ class MemberCaller:
         Raises:
             OSError: no member answers.
         """
-        failure: Exception = OSError("no member")
+        failure: Exception = OSError(gettext("no member"))
         for _ in range(len(self._addresses)):
             try:
                 return called(self._addresses[0], method, path, values)
             except UNANSWERED as error:
                 failure = error
                 self._addresses.append(self._addresses.pop(0))
-        raise OSError(f"no member answers: {failure}")
+        raise OSError(gettext("no member answers: %(error)s", error=failure))
 
 
 def called(address: str, method: str, path: str, values: Mapping[str, object] | None = None) -> Any:
@@ -192,7 +193,7 @@ class DemoClients:
             one.due_s = time.monotonic() + BEAT_S * random.random()
         for client in self.grpc:
             if not client.connect():
-                raise OSError("no member takes a client over gRPC")
+                raise OSError(gettext("no member takes a client over gRPC"))
         for run in (self._beat, self._look_after, self._ask):
             thread = threading.Thread(target=run, name=f"demo{run.__name__}", daemon=True)
             thread.start()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from app.languages.command_texts import gettext
 from app.tools.command.local_cluster import LocalNode, answers_ready
 
 READY_S = 60.0
@@ -58,7 +59,11 @@ class DemoMember:
         deadline_s = time.monotonic() + READY_S
         while not answers_ready(self.node.ready_url):
             if not self.is_running or time.monotonic() > deadline_s:
-                raise DemoError(f"member {self.address} does not serve; its log is {self._log}")
+                raise DemoError(
+                    gettext(
+                        "member %(address)s does not serve; its log is %(log)s", address=self.address, log=self._log
+                    )
+                )
             time.sleep(POLL_S)
 
     def kill(self) -> None:

@@ -1,6 +1,7 @@
 """The rules of language find the sentences that they are for, and leave others alone."""
 
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -83,6 +84,23 @@ def test_messages_of_code_are_held_and_its_names_are_not(tmp_path: Path) -> None
     module.write_text('whoever = {"whoever": 1}\nraise ValueError(f"whoever {whoever} asks")\n')
     found = check(module)
     assert [line.split(":")[1] for line in found.stdout.splitlines()] == ["2"], found.stdout + found.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("app/http/module.py", ["1", "5"]), ("app/naming/model/module.py", ["1", "5"]), ("app/rows/module.py", ["5"])],
+)
+def test_docstrings_are_held_in_the_rooms_that_the_configuration_names(
+    tmp_path: Path, name: str, lines: list[str]
+) -> None:
+    module = tmp_path / name
+    module.parent.mkdir(parents=True)
+    module.write_text('"""Whoever asks."""\n\n\ndef asked() -> None:\n    raise ValueError("whoever asks")\n')
+    check(module)  # which compiles the linter where it is missing
+    linter = shutil.which("vale") or next((ROOT / "build/tools").glob("vale-*"))
+    command = [linter, "--config", ROOT / ".ci/prose/vale.ini", "--output", "line", name]
+    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False)
+    assert [line.split(":")[1] for line in found.stdout.splitlines()] == lines, found.stdout + found.stderr
 
 
 def test_each_page_that_is_left_for_later_exists() -> None:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from app.languages.command_texts import gettext
 from app.rows.summary import Summary
 from app.tools.audit.check.signals import EndSignals
 from app.tools.audit.client.arguments import (
@@ -60,8 +61,9 @@ class _Prepare(argparse.Action):
         try:
             path = make_archive(os.environ)
         except NoArchive as error:
-            parser.exit(2, f"no archive was made: {error}\n")
-        print(f"{path}: {path.stat().st_size // 1_000_000} MB; later checks start with it")
+            parser.exit(2, gettext("no archive was made: %(error)s", error=error) + "\n")
+        size = path.stat().st_size // 1_000_000
+        print(gettext("%(path)s: %(size)s MB; later checks start with it", path=path, size=size))
         parser.exit()
 
 
@@ -118,6 +120,9 @@ def _add_options(made: argparse.ArgumentParser) -> None:
         default=[],
         metavar="URI",
         help="the dumps of a linked cluster, of the same night: judge what links carry; may be given several times",
+    )
+    made.add_argument(
+        "--progress", action=argparse.BooleanOptionalAction, help="show a bar of each stage (on a terminal it is shown)"
     )
     made.add_argument("--json", action="store_true", help="print the summary as JSON instead of the verdict line")
     add_alert_options(made)
@@ -234,6 +239,7 @@ def _submit(options: argparse.Namespace, results: "Results", signals: EndSignals
             driver_memory=options.driver_memory,
             rows=_rows(options),
             remote=options.remote,
+            shows_progress=sys.stderr.isatty() if options.progress is None else options.progress,
         )
     except NoSpark as error:
         raise _NoVerdict(str(error)) from None
@@ -277,7 +283,7 @@ def _reported(options: argparse.Namespace, results: "Results", summary: Summary,
     """Publish the summary and report its verdict; return the exit code."""
     from app.tools.audit.check.conclude import report_verdict, say
 
-    say(f"report: {_publish(options, results, summary)}")
+    say(gettext("report: %(path)s", path=_publish(options, results, summary)))
     if signals.received:
         raise _NoVerdict(ENDED)
     return report_verdict(options, summary, results, signals.reported)
@@ -293,9 +299,10 @@ def _compact(options: argparse.Namespace, results: "Results", spark: "SparkSessi
 
     try:
         for month in compact(spark, results, days_before(night, options.compact_after)):
-            print(f"merged the results of {month}", file=sys.stderr)
+            print(gettext("merged the results of %(month)s", month=month), file=sys.stderr)
     except (PySparkException, Py4JError, OSError, BadCommit) as error:
-        print(f"note: old results were not merged: {failure_of(error).line}", file=sys.stderr)
+        text = gettext("note: old results were not merged: %(error)s", error=failure_of(error).line)
+        print(text, file=sys.stderr)
 
 
 def _night_check(options: argparse.Namespace) -> "NightCheck":
@@ -348,8 +355,8 @@ def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> 
 
     try:
         for removed in results.remove_before(night, options.keep) if options.keep else ():
-            say(f"removed the results of {removed}")
+            say(gettext("removed the results of %(night)s", night=removed))
         if abandoned := results.remove_abandoned():
-            say(f"removed {abandoned} files of interrupted checks")
+            say(gettext("removed %(count)s files of interrupted checks", count=abandoned))
     except (BadCommit, OSError) as error:
-        say(f"note: old results were not removed: {error}")
+        say(gettext("note: old results were not removed: %(error)s", error=error))

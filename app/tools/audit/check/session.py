@@ -70,8 +70,11 @@ def open_session(
     driver_memory: str | None = None,
     rows: int | None = None,
     remote: str | None = None,
+    shows_progress: bool = False,
 ) -> "SparkSession":
     """Return a session that is quiet on stderr, for the master given, else on all cores of this machine.
+
+    ``shows_progress``: draw a bar of each stage on stderr, which Java removes when the stage ends.
 
     ``rows``: how many it will read, where that is known; with few of them Java starts quickly and small.
 
@@ -110,7 +113,7 @@ def open_session(
         "spark.driver.extraJavaOptions": " ".join([_COMPILED, *([_QUICK] if _is_few(rows) else []), *archive]),
         "spark.executor.extraJavaOptions": _COMPILED,
         "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
+        "spark.ui.showConsoleProgress": str(shows_progress).lower(),
     }
     return _start(master, app_name, settings)
 

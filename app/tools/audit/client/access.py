@@ -23,6 +23,8 @@ from app.config.client_config import (
     ClientConfigError,
     read_client_config,
 )
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase
 
 CONTEXT_PATH = "/nacos"
 TIMEOUT_S = 10.0
@@ -62,14 +64,15 @@ def duration_s(text: str) -> float:
     """Return the seconds of ``15s``, ``500ms``, ``2m``, ``1h`` or a plain number; for argparse."""
     match = _DURATION.fullmatch(text)
     if match is None:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 15s, 500ms or 2m")
+        reason = gettext("%(text)s is not a duration such as 15s, 500ms or 2m", text=repr(text))
+        raise argparse.ArgumentTypeError(reason)
     return float(match[1]) * _UNITS[match[2]]
 
 
 def positive_duration_s(text: str) -> float:
     """Return the seconds of a duration as ``duration_s`` reads it, which must be over 0; for argparse."""
     if not (seconds := duration_s(text)):
-        raise argparse.ArgumentTypeError("a time-out should be more than 0")
+        raise argparse.ArgumentTypeError(gettext("a time-out should be more than 0"))
     return seconds
 
 
@@ -82,7 +85,9 @@ def parse_member(text: str) -> str:
     try:
         return join_address(*split_address(text.strip()))
     except ValueError as error:
-        raise AccessError(f"{text.strip()!r} is not a member address: {error}") from None
+        raise AccessError(
+            phrase("%(text)s is not a member address: %(error)s", text=repr(text.strip()), error=error)
+        ) from None
 
 
 def parse_members(text: str) -> tuple[str, ...]:
@@ -93,7 +98,7 @@ def parse_members(text: str) -> tuple[str, ...]:
     """
     found = dict.fromkeys(parse_member(part) for part in text.split(",") if part.strip())
     if not found:
-        raise AccessError("no member is given")
+        raise AccessError(phrase("no member is given"))
     return tuple(found)
 
 
@@ -103,7 +108,7 @@ def parse_url(text: str) -> tuple[str, str, str | None]:
     Raises:
         AccessError: the text is not such a URL.
     """
-    wrong = f"{text!r} is not the URL of a member, such as http://10.0.0.7:8848/nacos"
+    wrong = phrase("%(text)s is not the URL of a member, such as http://10.0.0.7:8848/nacos", text=repr(text))
     try:
         parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
     except ValueError:
@@ -137,7 +142,10 @@ def members_of(options: argparse.Namespace) -> tuple[Access, tuple[str, ...], st
     if options.members is None and options.from_cluster is None:
         # In place, as the messages of the commands name it.
         options.from_cluster = client_config(options).server or options.refuse(
-            f"one of --members and --from-cluster is needed, or a server in {SERVER_VARIABLE} or in cli.toml"
+            gettext(
+                "one of --members and --from-cluster is needed, or a server in %(variable)s or in cli.toml",
+                variable=SERVER_VARIABLE,
+            )
         )
     if options.members is not None:
         secure = options.members.lstrip().startswith("https://")
@@ -157,7 +165,7 @@ def client_config(options: argparse.Namespace) -> ClientConfig:
     try:
         return read_client_config(profile=options.profile, server=server)
     except ClientConfigError as error:
-        raise AccessError(str(error)) from None
+        raise AccessError(*error.args) from None
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:
@@ -257,13 +265,13 @@ def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str
     """Return user, password and token from the options, else from the configuration, where a token takes precedence."""
     if options.token_file:
         if options.user:
-            raise AccessError("give either --token-file or --user, not both")
-        return "", "", first_line("token", options.token_file)
+            raise AccessError(phrase("give either --token-file or --user, not both"))
+        return "", "", first_line(phrase("token"), options.token_file)
     if options.user:
         is_own = config.user == options.user or not config.sources.get("password", "").startswith(str(config.file))
         return options.user, _password(options.password_file, config if is_own else ClientConfig()), ""
     if options.password_file:
-        raise AccessError("--password-file needs --user")
+        raise AccessError(phrase("--password-file needs --user"))
     if config.token:
         return "", "", _checked_token(config.token, config.sources.get("token", ""))
     if config.user:
@@ -273,14 +281,20 @@ def _credentials(options: argparse.Namespace, config: ClientConfig) -> tuple[str
 
 def _password(path: str | None, config: ClientConfig) -> str:
     if path is not None:
-        return first_line("password", path)
+        return first_line(phrase("password"), path)
     if AUDIT_PASSWORD_VARIABLE in os.environ:
         return os.environ[AUDIT_PASSWORD_VARIABLE]
     if config.password:
         return config.password
     if sys.stdin is not None and sys.stdin.isatty():
-        return getpass.getpass("Password: ")
-    raise AccessError(f"--user needs --password-file, or the variable {AUDIT_PASSWORD_VARIABLE} or {PASSWORD_VARIABLE}")
+        return getpass.getpass(gettext("Password: "))
+    raise AccessError(
+        phrase(
+            "--user needs --password-file, or the variable %(variable)s or %(other)s",
+            variable=AUDIT_PASSWORD_VARIABLE,
+            other=PASSWORD_VARIABLE,
+        )
+    )
 
 
 def first_line(what: str, path: str) -> str:
@@ -292,14 +306,18 @@ def first_line(what: str, path: str) -> str:
     try:
         text = Path(path).expanduser().read_text(encoding="utf-8").rstrip("\r\n")
     except (OSError, UnicodeError) as error:
-        raise AccessError(f"the {what} file {path} cannot be read: {error}") from None
+        raise AccessError(
+            phrase("the %(what)s file %(path)s cannot be read: %(error)s", what=what, path=path, error=error)
+        ) from None
     return _checked_token(text, path) if what == "token" else text
 
 
 def _checked_token(text: str, source: str) -> str:
     """Return a token if it can be sent in a header. Its text is a secret, and no message repeats it."""
     if not text.isascii() or not text.isprintable() or not text or " " in text:
-        raise AccessError(f"the token of {source} is not valid: it should be one word, as returned by a login")
+        raise AccessError(
+            phrase("the token of %(source)s is not valid: it should be one word, as returned by a login", source=source)
+        )
     return text
 
 
@@ -309,7 +327,11 @@ def _certificates(path: str) -> str:
         try:
             ssl.create_default_context(cafile=path)
         except OSError as error:  # ssl.SSLError is one
-            raise AccessError(f"--ca {path} has no readable certificates: {error.strerror or error}") from None
+            raise AccessError(
+                phrase(
+                    "--ca %(path)s has no readable certificates: %(error)s", path=path, error=error.strerror or error
+                )
+            ) from None
     return path
 
 
@@ -319,7 +341,7 @@ def _identity(text: str) -> tuple[str, str] | None:
     name, colon, value = text.partition(":")
     # The value is a secret, and is not repeated.
     if not colon or not _HEADER_NAME.fullmatch(name) or not value.strip().isprintable() or not value.strip().isascii():
-        raise AccessError("an identity should be KEY:VALUE, the name and value of a header")
+        raise AccessError(phrase("an identity should be KEY:VALUE, the name and value of a header"))
     return name, value.strip()
 
 

@@ -4,6 +4,8 @@ import argparse
 import re
 from datetime import date
 
+from app.languages.command_texts import gettext
+
 KEEP_DAYS_MAX = 100_000
 ALERT_FORMATS = ("json", "slack", "alertmanager", "text")
 CLUSTER_CHARS_MAX = 100
@@ -14,7 +16,9 @@ _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 def days_argument(text: str) -> int:
     """Return the number of days to keep, from 1 to ``KEEP_DAYS_MAX``; for argparse."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:9]) <= KEEP_DAYS_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 to {KEEP_DAYS_MAX}")
+        raise argparse.ArgumentTypeError(
+            gettext("%(text)s is not a number of days from 1 to %(most)s", text=repr(text), most=KEEP_DAYS_MAX)
+        )
     return int(text)
 
 
@@ -25,14 +29,18 @@ def night_argument(text: str) -> str:
             raise ValueError
         date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a date such as 2026-11-21") from None
+        raise argparse.ArgumentTypeError(
+            gettext("%(text)s is not a date such as 2026-11-21", text=repr(text))
+        ) from None
     return text
 
 
 def run_argument(text: str) -> str:
     """Return the name of a run of a dump, as it was given; for argparse."""
     if not _RUN.fullmatch(text):
-        raise argparse.ArgumentTypeError("a run should have 1 to 64 letters, digits, dots, dashes or underscores")
+        raise argparse.ArgumentTypeError(
+            gettext("a run should have 1 to 64 letters, digits, dots, dashes or underscores")
+        )
     return text
 
 
@@ -54,5 +62,7 @@ def add_alert_options(parser: argparse.ArgumentParser) -> None:
 def cluster_argument(text: str) -> str:
     """Return the name of a cluster, which is a label's value in Alertmanager; for argparse."""
     if not text.strip() or not text.isprintable() or len(text) > CLUSTER_CHARS_MAX:
-        raise argparse.ArgumentTypeError(f"a name should have 1 to {CLUSTER_CHARS_MAX} printable characters")
+        raise argparse.ArgumentTypeError(
+            gettext("a name should have 1 to %(most)s printable characters", most=CLUSTER_CHARS_MAX)
+        )
     return text.strip()

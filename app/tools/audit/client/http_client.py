@@ -13,6 +13,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from app.config.version import NACOS_VERSION, __version__
+from app.languages.phrases import phrase
 from app.tools.audit.client.access import Access
 
 T = TypeVar("T")
@@ -49,7 +50,11 @@ class Refused(CallError):
 
     def __init__(self, path: str, status: int, text: str, retry_after_s: float = 0.0) -> None:
         said = " ".join(text.split())[:ERROR_CHARS_MAX]
-        super().__init__(f"{path}: status {status}{f', {said}' if said else ''}")
+        if said:
+            text = phrase("%(path)s: status %(status)s, %(text)s", path=path, status=status, text=said)
+        else:
+            text = phrase("%(path)s: status %(status)s", path=path, status=status)
+        super().__init__(text)
         self.status = status
         self.said = said
         self.passing = status in _PASSING
@@ -104,7 +109,7 @@ class Answer:
         try:
             return orjson.loads(self.body)
         except orjson.JSONDecodeError:
-            raise CallError(f"{self.path}: the answer is not JSON") from None
+            raise CallError(phrase("%(path)s: the answer is not JSON", path=self.path)) from None
 
 
 class MemberClient:
@@ -138,7 +143,7 @@ class MemberClient:
             Unusable: the dump was stopped meanwhile.
         """
         if self._patience.stop.wait(seconds):
-            raise Unusable("the dump was stopped")
+            raise Unusable(phrase("the dump was stopped"))
 
     def get(
         self,
@@ -231,7 +236,7 @@ class MemberClient:
             )
         except (requests.RequestException, UnicodeError, OSError) as error:
             # Never the error's own text: it holds the whole URL, and with it the token.
-            raise CallError(f"{path}: {_why(error, timeout_s)}") from None
+            raise CallError(phrase("%(path)s: %(reason)s", path=path, reason=_why(error, timeout_s))) from None
         if response.status_code == 200:
             return response
         with contextlib.closing(response):
@@ -254,7 +259,7 @@ class MemberClient:
             if len(body) > bytes_max:
                 if cut:
                     break
-                raise Unusable(f"{path}: the answer is over {bytes_max} bytes")
+                raise Unusable(phrase("%(path)s: the answer is over %(count)s bytes", path=path, count=bytes_max))
         return bytes(body)
 
     def _pieces(self, path: str, response: requests.Response, seconds_max: float) -> Iterator[bytes]:
@@ -263,12 +268,20 @@ class MemberClient:
             # Each piece as it comes: a read that waits for a full piece would not notice the deadline.
             while piece := response.raw.read1(PIECE_BYTES, decode_content=True):
                 if self._patience.stop.is_set():
-                    raise Unusable("the dump was stopped")
+                    raise Unusable(phrase("the dump was stopped"))
                 if time.monotonic() > deadline_s:
-                    raise CallError(f"{path}: the answer took over {seconds_max:g} s")
+                    raise CallError(
+                        phrase("%(path)s: the answer took over %(seconds)s s", path=path, seconds=f"{seconds_max:g}")
+                    )
                 yield piece
         except (HTTPError, OSError) as error:
-            raise CallError(f"{path}: the answer ended early: {_why(error, self._access.timeout_s)}") from None
+            raise CallError(
+                phrase(
+                    "%(path)s: the answer ended early: %(reason)s",
+                    path=path,
+                    reason=_why(error, self._access.timeout_s),
+                )
+            ) from None
 
     # --- credentials -------------------------------------------------------------------------------
 
@@ -307,7 +320,7 @@ class MemberClient:
         answer = self._whole(path, response, PIECE_BYTES).json()
         token = answer.get("accessToken") if isinstance(answer, dict) else None
         if not isinstance(token, str):
-            raise Unusable(f"{path}: the answer has no accessToken")
+            raise Unusable(phrase("%(path)s: the answer has no accessToken", path=path))
         return token
 
 
@@ -317,15 +330,15 @@ def _lines(path: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
         *whole, rest = (rest + piece).split(b"\n")
         yield from whole
         if len(rest) > LINE_BYTES_MAX:
-            raise Unusable(f"{path}: a line is over {LINE_BYTES_MAX} bytes")
+            raise Unusable(phrase("%(path)s: a line is over %(count)s bytes", path=path, count=LINE_BYTES_MAX))
 
 
 def _why(error: BaseException, timeout_s: float) -> str:
     """Return a failure in a few words."""
     if isinstance(error, requests.ConnectTimeout):
-        return f"no connection within {timeout_s:g} s"
+        return phrase("no connection within %(seconds)s s", seconds=f"{timeout_s:g}")
     if isinstance(error, requests.Timeout | ReadTimeoutError):
-        return f"no answer within {timeout_s:g} s"
+        return phrase("no answer within %(seconds)s s", seconds=f"{timeout_s:g}")
     seen: set[int] = set()
     found: list[BaseException] = [error]
     while found:
@@ -334,7 +347,7 @@ def _why(error: BaseException, timeout_s: float) -> str:
             continue
         seen.add(id(one))
         if isinstance(one, TimeoutError):
-            return f"no answer within {timeout_s:g} s"
+            return phrase("no answer within %(seconds)s s", seconds=f"{timeout_s:g}")
         if isinstance(one, OSError) and one.strerror:
             return one.strerror.lower()
         found += [
@@ -343,4 +356,4 @@ def _why(error: BaseException, timeout_s: float) -> str:
             if isinstance(part, BaseException)
         ]
     is_closed = isinstance(error, requests.ConnectionError | HTTPError)
-    return "the connection was closed" if is_closed else type(error).__name__
+    return phrase("the connection was closed") if is_closed else type(error).__name__

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from app.languages.phrases import phrase, reason_of, shown
 from app.tools.audit.client.access import AccessError, add_access_options, duration_s
 from app.tools.printable import write_note
 
@@ -80,10 +81,10 @@ def run(options: argparse.Namespace) -> int:
                         differences = _lasting(differences)
                     _show(options, tally, differences, a, b)
             except CannotCompare as error:
-                _say(str(error))
+                _say(reason_of(error))
                 failed += 1
     except (CannotCompare, AccessError) as error:
-        _say(str(error))
+        _say(reason_of(error))
         return NOT_COMPARED
     except BrokenPipeError:
         # The reader, such as head, has enough; the rest of the buffer is dropped without complaint.
@@ -92,17 +93,17 @@ def run(options: argparse.Namespace) -> int:
     if failed < len(pairs) and not options.json:
         sys.stdout.write(f"{tally.text()}\n")
     for text in reading.left_out:
-        _say(f"not compared: {text}")
+        _say(phrase("not compared: %(text)s", text=text))
     for note in reading.notes[:NOTES_MAX]:
         _say(note)
     if (more := len(reading.notes) - NOTES_MAX) > 0:
-        _say(f"the same of {more} more files")
+        _say(phrase("the same of %(count)s more files", count=more))
     if failed == len(pairs):
         return NOT_COMPARED
     if tally.total:
         return DIFFERENT
     if options.service and not reading.has_rows:
-        _say(f"neither member has a service {reading.service}; the full name is group@@name")
+        _say(phrase("neither member has a service %(service)s; the full name is group@@name", service=reading.service))
         return NOT_COMPARED
     return NOT_COMPARED if reading.notes or failed else SAME
 
@@ -126,7 +127,7 @@ def _differences(
         from app.tools.audit.compare.live import live_differences
 
         if options.date is not None:
-            raise CannotCompare("--date needs --dumps")
+            raise CannotCompare(phrase("--date needs --dumps"))
         return live_differences(options, reading, stack)
     return _of_dump(options, reading)
 
@@ -140,23 +141,23 @@ def _of_dump(options: argparse.Namespace, reading: "Reading") -> "tuple[str, str
     from app.tools.audit.format.manifest import ROUNDS
 
     if options.b is None:
-        raise CannotCompare("two members are needed, as the dump names them")
+        raise CannotCompare(phrase("two members are needed, as the dump names them"))
     if options.link:
-        raise CannotCompare("--link asks running members: leave out --dumps, or use rollcall check --linked")
+        raise CannotCompare(phrase("--link asks running members: leave out --dumps, or use rollcall check --linked"))
     a, b = parse_member(options.a), parse_member(options.b)
     if a == b:
-        raise CannotCompare(f"{a} is only one member; two are needed")
+        raise CannotCompare(phrase("%(member)s is only one member; two are needed", member=a))
     try:
         night = read_night(options.dumps, options.date)
     except NoDump as error:
-        raise CannotCompare(str(error)) from None
+        raise CannotCompare(*error.args) from None
     except (OSError, ValueError, ImportError) as error:
-        raise CannotCompare(f"{options.dumps} cannot be read: {error}") from None
+        raise CannotCompare(phrase("%(path)s cannot be read: %(error)s", path=options.dumps, error=error)) from None
     for note in night.notes:
         _say(note)
     pairs = sides_of_night(options.dumps, night, a, b, reading)
     if len(pairs) < len(night.rounds):
-        _say("both members were dumped in only one round, so it is unknown which differences last")
+        _say(phrase("both members were dumped in only one round, so it is unknown which differences last"))
     scope = scope_of(*(side.facts for side in pairs[-1]), is_filtered=reading.is_filtered)
     reading.left_out.update(dict.fromkeys(scope.left_out))
     rounds = [compare(*pair, is_filtered=reading.is_filtered) for pair in pairs[-ROUNDS:]]
@@ -173,7 +174,7 @@ def _lasting(differences: "Iterator[Difference]") -> "Iterator[Difference]":
 
     for one in differences:
         if one.lasting is None:
-            raise CannotCompare("there was only one round, so it is unknown which differences last")
+            raise CannotCompare(phrase("there was only one round, so it is unknown which differences last"))
         if one.lasting:
             yield one
 
@@ -189,4 +190,4 @@ def _show(options: argparse.Namespace, tally: "Tally", differences: "Iterator[Di
 
 
 def _say(text: str) -> None:
-    write_note(f"rollcall compare: {text}")
+    write_note(f"rollcall compare: {shown(text)}")

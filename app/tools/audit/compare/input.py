@@ -10,6 +10,7 @@ from typing import IO, Any
 
 import orjson
 
+from app.languages.phrases import phrase
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.rows.rows import RowKind
 from app.tools.audit.compare.compare import Row, Side
@@ -147,9 +148,23 @@ def _side_of_round(uri: str, one: Round, address: str, reading: Reading) -> Side
     member = one.manifest.member(address)
     if member is None:
         known = ", ".join(known.address for known in one.manifest.members)
-        raise CannotCompare(f"{address} is not in the dump of {one.manifest.taken_at}, whose members are {known}")
+        raise CannotCompare(
+            phrase(
+                "%(address)s is not in the dump of %(taken_at)s, whose members are %(known)s",
+                address=address,
+                taken_at=one.manifest.taken_at,
+                known=known,
+            )
+        )
     if member.state is not DumpState.DUMPED:
-        raise CannotCompare(f"{address} was not dumped at {one.manifest.taken_at}: {member.error or 'no reason given'}")
+        raise CannotCompare(
+            phrase(
+                "%(address)s was not dumped at %(taken_at)s: %(reason)s",
+                address=address,
+                taken_at=one.manifest.taken_at,
+                reason=member.error or phrase("no reason given"),
+            )
+        )
     checked: set[str] = set()
 
     def rows() -> Iterator[Row]:
@@ -171,7 +186,7 @@ def _opened(filesystem: Any, path: str) -> Iterator[IO[bytes]]:
         with filesystem.open(path, "rb") as raw:
             yield raw
     except (OSError, EOFError, zlib.error) as error:
-        raise CannotCompare(f"{path} cannot be read: {error}") from None
+        raise CannotCompare(phrase("%(path)s cannot be read: %(error)s", path=path, error=error)) from None
 
 
 def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[bytes]:
@@ -181,7 +196,9 @@ def _lines(packed: gzip.GzipFile, where: str, service: str | None) -> Iterator[b
     while piece := packed.read(PIECE_BYTES):
         whole, _, rest = (rest + piece).rpartition(b"\n")
         if len(rest) > LINE_BYTES_MAX:
-            raise CannotCompare(f"{where} has a line of over {LINE_BYTES_MAX} bytes")
+            raise CannotCompare(
+                phrase("%(where)s has a line of over %(count)s bytes", where=where, count=LINE_BYTES_MAX)
+            )
         # Searching a million bytes at once for a name is far quicker than parsing them into rows.
         if whole and named is None:
             yield from whole.split(b"\n")
@@ -198,7 +215,7 @@ def _check_part(filesystem: Any, path: str, part: Part) -> None:
         while piece := raw.read(PIECE_BYTES):
             digest.update(piece)
     if digest.hexdigest() != part.sha256:
-        raise CannotCompare(f"{path} is not the file in its manifest: the sha256 differs")
+        raise CannotCompare(phrase("%(path)s is not the file in its manifest: the sha256 differs", path=path))
 
 
 # --- a running member ----------------------------------------------------------------------------

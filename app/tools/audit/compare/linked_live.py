@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.config.link_settings import LinkFilter, name_here, name_there
+from app.languages.phrases import phrase
 from app.naming.model.keys import split_name
 from app.rows.rows import Layer, RowKind
 from app.tools.audit.compare.compare import Row, Side, is_seen
@@ -32,7 +33,14 @@ def linked_sides(a: Side, b: Side, links: Collection[Link], name: str) -> tuple[
     link = next((one for one in links if one.name == name), None)
     if link is None:
         known = ", ".join(one.name for one in links) or "none"
-        raise CannotCompare(f"{a.address} has no link {name!r}; its links: {known}")
+        raise CannotCompare(
+            phrase(
+                "%(address)s has no link %(name)s; its links: %(known)s",
+                address=a.address,
+                name=repr(name),
+                known=known,
+            )
+        )
     chosen = LinkFilter(tuple(link.namespaces), tuple(link.groups), tuple(link.services))
 
     def brought() -> Iterator[Row]:

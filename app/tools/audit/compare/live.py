@@ -14,6 +14,7 @@ from threading import Event
 from typing import IO, Any
 
 from app.config.client_config import SERVER_VARIABLE
+from app.languages.phrases import phrase
 from app.rows.rows import encode_row
 from app.tools.audit.client.access import Access, access_of, client_config, parse_url
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
@@ -45,16 +46,21 @@ def member_pairs(options: Namespace) -> list[tuple[str, str]]:
     if options.b is not None:
         return [(options.a, options.b)]
     if options.a is not None:
-        raise CannotCompare("only one member is given; two are needed")
+        raise CannotCompare(phrase("only one member is given; two are needed"))
     if not (server := client_config(options).server):
-        raise CannotCompare(f"name two members, or a server of a cluster in {SERVER_VARIABLE} or in cli.toml")
+        raise CannotCompare(
+            phrase(
+                "name two members, or a server of a cluster in %(variable)s or in cli.toml",
+                variable=SERVER_VARIABLE,
+            )
+        )
     scheme, address, path = parse_url(server)
     try:
         listed = listed_members(address, access_of(options, scheme, path))
     except CallError as error:
-        raise CannotCompare(f"no member list of {server}: {error}") from None
+        raise CannotCompare(phrase("no member list of %(server)s: %(error)s", server=server, error=error)) from None
     if len(listed) < 2:
-        raise CannotCompare(f"{server} has no other members to compare with")
+        raise CannotCompare(phrase("%(server)s has no other members to compare with", server=server))
     first = address if address in listed else listed[0]
     urls = {one: f"{scheme}://{one}{path or ''}" for one in listed}
     return [(urls[first], url) for one, url in urls.items() if one != first]
@@ -76,7 +82,7 @@ def live_differences(
     first = _taken(asked, reading, stack, options.link)
     a, b = (side.address for side in first)
     if a == b:
-        raise CannotCompare(f"both are {a}; two members are needed")
+        raise CannotCompare(phrase("both are %(member)s; two members are needed", member=a))
     scope = scope_of(*(side.facts for side in first), is_filtered=reading.is_filtered)
     reading.left_out.update(dict.fromkeys(scope.left_out))
     differences = compare(*first, is_filtered=reading.is_filtered)
@@ -144,9 +150,13 @@ def take_rows(
                     return take(client, asked.namespaces, emit, links=bool(link) or names_cluster)
             except CallError as error:
                 if not patience.try_again(error):
-                    raise CannotCompare(f"{asked.address} did not answer: {error}") from None
+                    raise CannotCompare(
+                        phrase("%(address)s did not answer: %(error)s", address=asked.address, error=error)
+                    ) from None
             except OSError as error:
-                raise CannotCompare(f"the rows of {asked.address} cannot be kept: {error}") from None
+                raise CannotCompare(
+                    phrase("the rows of %(address)s cannot be kept: %(error)s", address=asked.address, error=error)
+                ) from None
 
 
 def _keep(writer: GzipFile, line: bytes, _row: Mapping[str, Any]) -> None:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import command_texts, gettext
 from app.tools.audit.compare.compare import Difference
 from app.tools.printable import json_line as any_json_line
 from app.tools.printable import printable
@@ -15,7 +17,8 @@ TABLE_ROWS_MAX = 1_000
 """The most rows of a table, which are held until all are known: a column is as wide as its widest cell."""
 CELL_WIDTH_MAX = 60
 WIDE = "WF"
-NOT_LASTING = " (late)"
+NOT_LASTING = N_(" (late)")
+MORE_IN_JSON = N_("... and %(count)s more; --json shows them all")
 
 
 def json_line(difference: Difference, a: str, b: str) -> str:
@@ -64,11 +67,18 @@ class Tally:
         Shape: ``3 differences in 2 services: MISSING 2, WEIGHT 1; 1 of them not alike in both rounds``.
         """
         if not self.total:
-            return "no difference"
+            return gettext("no difference")
         classes = ", ".join(f"{name} {count}" for name, count in sorted(self.by_class.items()))
-        late = f"; {self.late} of them not the same in both rounds" if self.late else ""
-        where = f" in {_number(len(self.services), 'service')}" if self.services else ""
-        return f"{_number(self.total, 'difference')}{where}: {classes}{late}"
+        texts = command_texts()
+        count = texts.ngettext("%(count)s difference", "%(count)s differences", self.total, count=self.total)
+        if self.services:
+            number = len(self.services)
+            where = texts.ngettext("%(count)s service", "%(count)s services", number, count=number)
+            count = gettext("%(differences)s in %(services)s", differences=count, services=where)
+        text = f"{count}: {classes}"
+        if self.late:
+            text = gettext("%(text)s; %(count)s of them not the same in both rounds", text=text, count=self.late)
+        return text
 
 
 def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
@@ -82,17 +92,19 @@ def table(differences: Iterable[Difference], a: str, b: str) -> Iterator[str]:
             rows.append(_cells(one))
     if not rows:
         return
-    yield from aligned(["CLASS", "SERVICE", "INSTANCE", a, b, f"VERSION {a}", f"VERSION {b}"], rows)
+    head = [gettext("CLASS"), gettext("SERVICE"), gettext("INSTANCE"), a, b]
+    versions = [gettext("VERSION %(member)s", member=one) for one in (a, b)]
+    yield from aligned([*head, *versions], rows)
     if more:
-        yield f"... and {more} more; --json shows them all"
+        yield gettext(MORE_IN_JSON, count=more)
 
 
-def aligned(head: Sequence[str], rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
+def aligned(head: Iterable[str], rows: Sequence[Sequence[str]], indent: str = "") -> Iterator[str]:
     """Yield the lines of a table with this head; columns that are empty in all rows are left out, long cells cut.
 
     On a terminal that is narrower, each row is a block of lines, one for each cell, as no cell should break.
     """
-    shown = [[_cell(cell) for cell in row] for row in rows]
+    head, shown = list(head), [[_cell(cell) for cell in row] for row in rows]
     columns = [index for index in range(len(head)) if any(row[index] for row in shown)]
     widths = [max(_width(row[index]) for row in [head, *shown]) for index in columns]
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
@@ -116,8 +128,8 @@ def _blocks(head: Sequence[str], rows: Sequence[Sequence[str]], columns: Sequenc
 
 
 def _cells(one: Difference) -> list[str]:
-    late = NOT_LASTING if one.lasting is False else ""
-    kind = " durable" if one.ephemeral is False else ""
+    late = gettext(NOT_LASTING) if one.lasting is False else ""
+    kind = gettext(" durable") if one.ephemeral is False else ""
     host = f"[{one.ip}]" if ":" in one.ip else one.ip
     return [
         one.finding_class.value + late,
@@ -144,7 +156,3 @@ def _width(text: str) -> int:
     return sum(
         0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in WIDE else 1 for one in text
     )
-
-
-def _number(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

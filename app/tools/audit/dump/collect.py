@@ -12,6 +12,8 @@ from typing import Any, TextIO
 
 from tqdm import tqdm
 
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase
 from app.rows.rows import RowKind
 from app.tools.audit.client.access import Access, AccessError
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
@@ -54,7 +56,11 @@ class ProgressBar:
             self.close()
             self._members, self._done = members, 0
             self._bar = _Bar(
-                desc=f"round {number}", unit=" rows", unit_scale=True, file=self._file, disable=not self._shown
+                desc=gettext("round %(round)s", round=number),
+                unit=gettext(" rows"),
+                unit_scale=True,
+                file=self._file,
+                disable=not self._shown,
             )
 
     def rows(self, count: int) -> None:
@@ -68,13 +74,17 @@ class ProgressBar:
         with self._lock:
             self._done += 1
             if self._bar is not None:
-                self._bar.set_postfix_str(f"{self._done} of {self._members} members")
+                self._bar.set_postfix_str(_members_text(self._done, self._members))
 
     def close(self) -> None:
         """End the bar of the round under way."""
         bar, self._bar = self._bar, None
         if bar is not None:
             bar.close()
+
+
+def _members_text(done: int, members: int) -> str:
+    return gettext("members: %(count)s of %(total)s", count=done, total=members)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +126,11 @@ def listed_members(address: str, access: Access) -> tuple[str, ...]:
         AccessError: an identity is given, which would be sent to any address that the member lists.
     """
     if access.identity:
-        raise AccessError("--identity is only sent to members that you name: list them with --members")
+        raise AccessError(phrase("--identity is only sent to members that you name: list them with --members"))
     with closing(MemberClient(address, access, Patience(access.retries, Event()))) as client:
         members = read_nodes(client).members
     if not members:
-        raise CallError("it returned no list of members")
+        raise CallError(phrase("it returned no list of members"))
     return tuple(dict.fromkeys(one.address for one in members))
 
 

@@ -6,6 +6,8 @@ from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, reason_of
 from app.tools.audit.client.access import (
     AccessError,
     add_access_options,
@@ -81,7 +83,9 @@ def run(options: argparse.Namespace) -> int:
             try:
                 addresses = listed_members(url_address, access)
             except CallError as error:
-                raise AccessError(f"no member list of {url_address}: {error}") from None
+                raise AccessError(
+                    phrase("no member list of %(server)s: %(error)s", server=url_address, error=error)
+                ) from None
         plan = Plan(
             addresses, night, access, options.gap, names_of(options.namespaces), _format(options), options.run_id
         )
@@ -93,10 +97,11 @@ def run(options: argparse.Namespace) -> int:
         if options.keep is not None:
             _remove_old(store, night, options.keep)
     except (AccessError, StoreError) as error:
-        print(f"rollcall: {error}", file=sys.stderr)
+        print(f"rollcall: {reason_of(error)}", file=sys.stderr)
         return NOTHING_DUMPED
     except KeyboardInterrupt:
-        print("rollcall: interrupted before the dump was complete; its last round has no manifest", file=sys.stderr)
+        text = gettext("interrupted before the dump was complete; its last round has no manifest")
+        print(f"rollcall: {text}", file=sys.stderr)
         return NOTHING_DUMPED
     return SOME_ABSENT if dumped.absent() else ALL_DUMPED
 
@@ -112,7 +117,7 @@ def _format(options: argparse.Namespace) -> PartFormat:
     if options.format is None:
         return PartFormat.PARQUET if has_parquet() else PartFormat.JSON
     if options.format == PartFormat.PARQUET and not has_parquet():
-        raise StoreError("--format parquet needs the package pyarrow: pip install 'rollcall-registry[audit]'")
+        raise StoreError(gettext("--format parquet needs the package pyarrow: pip install 'rollcall-registry[audit]'"))
     return PartFormat(options.format)
 
 
@@ -120,13 +125,23 @@ def _tell(options: argparse.Namespace, plan: "Plan", store: "Store", dumped: "Du
     """Print the folder of the dump, or all as JSON, to standard output; counts and absent members to standard error."""
     for manifest in dumped.manifests:
         there = [one for one in manifest.members if not one.error]
-        print(
-            f"round {manifest.round}: {len(there)} of {len(manifest.members)} members, "
-            f"{sum(one.services for one in there)} services, {sum(one.instances for one in there)} instances",
-            file=sys.stderr,
+        text = gettext(
+            "round %(round)s: %(count)s of %(total)s members, %(services)s services, %(instances)s instances",
+            round=manifest.round,
+            count=len(there),
+            total=len(manifest.members),
+            services=sum(one.services for one in there),
+            instances=sum(one.instances for one in there),
         )
+        print(text, file=sys.stderr)
     for number, member in dumped.absent():
-        print(f"rollcall: round {number}: member {member.address} is absent: {member.error}", file=sys.stderr)
+        text = gettext(
+            "round %(round)s: member %(address)s is absent: %(error)s",
+            round=number,
+            address=member.address,
+            error=member.error,
+        )
+        print(f"rollcall: {text}", file=sys.stderr)
     folder = store.shown(f"{store.root}/dump_date={plan.dump_date}")
     print(json_text({"folder": folder, "rounds": _rounds(dumped)}) if options.json else folder)
 
@@ -158,4 +173,4 @@ def _remove_old(store: "Store", night: str, keep_days: int) -> None:
     from app.tools.audit.dump.store import first_kept
 
     for removed in store.remove_nights_before(first_kept(night, keep_days)):
-        print(f"removed the night {removed}", file=sys.stderr)
+        print(gettext("removed the night %(night)s", night=removed), file=sys.stderr)

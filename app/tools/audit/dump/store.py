@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Iterator
 from datetime import date, timedelta
 
+from app.languages.phrases import phrase
 from app.tools.audit.format.file_systems import check_writable, is_local, open_root, write_whole
 from app.tools.audit.format.layout import nights
 from app.tools.audit.format.manifest import MANIFEST_NAME, Manifest, encode_manifest
@@ -22,7 +23,7 @@ def writing(path: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:  # file systems are plug-ins, and each raises errors of its own
-        raise StoreError(f"{path} cannot be written: {_reason(error)}") from error
+        raise StoreError(phrase("%(path)s cannot be written: %(error)s", path=path, error=_reason(error))) from error
 
 
 def _reason(error: Exception) -> str:

@@ -10,6 +10,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import command_texts, gettext
+from app.languages.phrases import reason_of, shown
 from app.tools.audit.format.findings import FINDING_FIELDS
 from app.tools.audit.report.night_options import add_night_options
 from app.tools.printable import json_line, printable
@@ -43,14 +46,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = committed_findings(options.results or default_results(), options.night)
         if found.note:
-            _say(found.note)
+            _say(shown(found.note))
         rows = (row for row in found.rows() if _is_wanted(row, options))
         lines = map(json_line, rows) if options.json else _table(rows, found.night)
         for line in lines:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except NoFindings as error:
-        _say(str(error))
+        _say(reason_of(error))
         return NOT_READ
     except BrokenPipeError:
         # The reader, such as head, has read enough; the rest of the buffer is dropped without complaint.
@@ -73,27 +76,36 @@ def _is_wanted(row: Mapping[str, Any], options: argparse.Namespace) -> bool:
 
 def _table(rows: Iterator[Mapping[str, Any]], night: str) -> Iterator[str]:
     """Yield the lines of a table of the first ``TABLE_ROWS_MAX`` findings, and their number."""
-    from app.tools.audit.compare.table import aligned
+    from app.tools.audit.compare.table import MORE_IN_JSON, aligned
 
-    shown = [_cells(row) for row in islice(rows, TABLE_ROWS_MAX)]
+    cells = [_cells(row) for row in islice(rows, TABLE_ROWS_MAX)]
     more = sum(1 for _ in rows)
-    head = ["CLASS", "SERVICE", "INSTANCE OR NAME", "MEMBER", "REFERENCE", "FOUND", "EXPECTED", "NIGHTS", "DETAIL"]
-    if shown:
-        yield from aligned(head, shown)
+    heads = (N_("CLASS"), N_("SERVICE"), N_("INSTANCE OR NAME"), N_("MEMBER"), N_("REFERENCE"))
+    head = [*heads, N_("FOUND"), N_("EXPECTED"), N_("NIGHTS"), N_("DETAIL")]
+    if cells:
+        yield from aligned(map(gettext, head), cells)
     if more:
-        yield f"... and {more} more; --json shows them all"
-    total = len(shown) + more
-    yield f"{total} finding{'' if total == 1 else 's'} of the night {night}"
+        yield gettext(MORE_IN_JSON, count=more)
+    total = len(cells) + more
+    yield command_texts().ngettext(
+        "%(count)s finding of the night %(night)s",
+        "%(count)s findings of the night %(night)s",
+        total,
+        count=total,
+        night=night,
+    )
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
+    from app.tools.audit.compare.table import NOT_LASTING
+
     row = {name: row.get(name) for name in FINDING_FIELDS}
     ip, namespace, service = row["ip"], row["namespace"] or "", row["service"] or ""
     host = f"[{ip}]" if ip and ":" in str(ip) else ip
     where = f"{host}:{row['port']}#{row['cluster']}" if ip else str(row["name"] or "")
     told = [row["member"], row["reference"], row["found"], row["expected"], row["nights_open"], row["detail"]]
     return [
-        f"{row['finding_class']}{'' if row['lasting'] else ' (late)'}",
+        f"{row['finding_class']}{'' if row['lasting'] else gettext(NOT_LASTING)}",
         service if namespace in ("", PUBLIC) else f"{namespace}/{service}",
         where,
         *("" if one is None else str(one) for one in told),

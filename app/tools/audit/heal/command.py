@@ -10,6 +10,9 @@ from collections.abc import Iterable, Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, reason_of, shown
 from app.tools.audit.client.access import (
     AccessError,
     add_access_options,
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 
 AGREED, DIFFERENT, NOT_HEALED = 0, 1, 2
 GAP_S, WITHIN_S = 15.0, 30.0
+STAGES = {"before": N_("before:"), "after": N_("after:")}
+"""The titles of the two tables."""
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -99,16 +104,16 @@ def run(options: argparse.Namespace) -> int:
             return _heal(options, Healing(addresses, access, wanted[0], stop), stop)
         return heal_many(options, addresses, access, wanted, stop)
     except CallError as error:
-        return _could_not(f"no member list of {options.from_cluster}: {error}")
+        return _could_not(phrase("no member list of %(server)s: %(error)s", server=options.from_cluster, error=error))
     except (AccessError, CannotHeal) as error:
-        return _could_not(str(error))
+        return _could_not(reason_of(error))
     except BrokenPipeError:
         # The reader, such as head, has read enough; the rest of the buffer is dropped without complaint.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DIFFERENT
     except KeyboardInterrupt:
         stop.set()
-        return _could_not("interrupted before the members agreed; the exchanges under way continue")
+        return _could_not(phrase("interrupted before the members agreed; the exchanges under way continue"))
 
 
 def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
@@ -127,26 +132,29 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
     for note in look.decision.notes:
         _say(note)
     if look.decision.blocked:
-        return _end(options, look, f"not healed: {look.decision.blocked}", DIFFERENT)
+        return _end(options, look, phrase("not healed: %(reason)s", reason=look.decision.blocked), DIFFERENT)
     if not found:
-        return _end(options, look, "the members agree", AGREED)
+        return _end(options, look, phrase("the members agree"), AGREED)
     if options.dry_run:
-        return _end(options, look, "nothing was done (--dry-run)", DIFFERENT)
+        return _end(options, look, phrase("nothing was done (--dry-run)"), DIFFERENT)
     healing.heal(course, options.within)
     after = course.after or look
     _show(options, "after", after, course.left)
     _tell_late(course.late)
     for address, reason in course.refused.items():
-        _say(f"{address} does not exchange it: {reason}")
+        _say(phrase("%(address)s does not exchange it: %(reason)s", address=address, reason=reason))
     if after.decision.blocked:
-        return _end(options, after, f"not healed: {after.decision.blocked}", DIFFERENT)
+        return _end(options, after, phrase("not healed: %(reason)s", reason=after.decision.blocked), DIFFERENT)
     if course.left:
-        text = (
-            f"differences that remain: {len(course.left)} (before: {len(found)}). The rules do not exchange them. "
-            "If no other member accepts the state of a member, restart that one: it then loads the data of the others"
+        text = phrase(
+            "differences that remain: %(count)s (before: %(before)s). The rules do not exchange them. If "
+            "no other member accepts the state of a member, restart that one: it then loads the data of "
+            "the others",
+            count=len(course.left),
+            before=len(found),
         )
         return _end(options, after, text, DIFFERENT)
-    return _end(options, after, f"healed, differences: {len(found)}", AGREED)
+    return _end(options, after, phrase("healed, differences: %(count)s", count=len(found)), AGREED)
 
 
 def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Sequence[Departure]") -> None:
@@ -157,24 +165,24 @@ def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Se
         _print(json_state(stage, look))
         _print(json_departures(stage, departures))
     else:
-        _print(state_lines(f"{stage}:", look))
+        _print(state_lines(gettext(STAGES[stage]), look))
         _print(departure_lines(departures))
 
 
 def _tell_late(late: "tuple[Departure, ...]") -> None:
     if late:
-        _say(f"{len(late)} more differences were still changing, and do not count")
+        _say(phrase("%(count)s more differences were still changing, and do not count", count=len(late)))
 
 
 def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int:
     for address in look.absent:
-        _say(f"{address} did not answer, so it is unknown whether it agrees")
+        _say(phrase("%(address)s did not answer, so it is unknown whether it agrees", address=address))
     if look.absent and code == AGREED:
-        code, text = DIFFERENT, f"among the members that answered: {text}"
+        code, text = DIFFERENT, phrase("among the members that answered: %(text)s", text=text)
     if options.json:
         _print([json_line({"stage": "end", "exit_code": code, "text": text})])
     else:
-        _print([text])
+        _print([shown(text)])
     return code
 
 
@@ -189,4 +197,4 @@ def _could_not(text: str) -> int:
 
 
 def _say(text: str) -> None:
-    write_note(f"rollcall heal: {printable(text)}")
+    write_note(f"rollcall heal: {printable(shown(text))}")

@@ -12,12 +12,13 @@ from typing import Any
 
 import orjson
 
+from app.languages.phrases import Phrase, phrase
 from app.naming.model.keys import instance_key
 from app.rows.rows import ClientKind
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.heal.reading import Held, InstanceKey, Row
 
-ABSENT = "absent"
+ABSENT = phrase("absent")
 STALE_SLACK_MS = 5_000
 NAMED_MAX = 100
 """The most durable instances that one call may name."""
@@ -27,13 +28,15 @@ _COMPARED = (
     (FindingClass.WEIGHT, "weight"),
     (FindingClass.METADATA, "metadata"),
 )
-OWNERS_STATE = "the owner's state is right (R3)"
-OWNERS_LIST = "the owner's list is complete, and goes to all (R3)"
-RESTORED = "most members have it: its owner accepts it again, unless it was removed there (R4)"
-UNKNOWN_LIST = "the owner does not know the service, and accepts it from others (R3)"
-DURABLE = "among Rollcall members absence removes nothing: its owner accepts it, unless it was removed there (R6)"
-OF_CLIENT = "the member that the client is connected to is right (R3)"
-EMPTY = "the owner's list goes to all, until all agree to forget it (R6)"
+OWNERS_STATE = phrase("the owner's state is right (R3)")
+OWNERS_LIST = phrase("the owner's list is complete, and goes to all (R3)")
+RESTORED = phrase("most members have it: its owner accepts it again, unless it was removed there (R4)")
+UNKNOWN_LIST = phrase("the owner does not know the service, and accepts it from others (R3)")
+DURABLE = phrase(
+    "among Rollcall members absence removes nothing: its owner accepts it, unless it was removed there (R6)"
+)
+OF_CLIENT = phrase("the member that the client is connected to is right (R3)")
+EMPTY = phrase("the owner's list goes to all, until all agree to forget it (R6)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +87,10 @@ def decide(held: Sequence[Held]) -> Decision:
     [name] = named
     owner = next((one for one in held if one.address == name), None)
     if owner is None:
-        text = (
-            f"the owner, {name}, is not among the members that answered, and a heal needs it: name it, "
-            "or wait until the others consider it DOWN and name another owner"
+        text = phrase(
+            "the owner, %(name)s, is not among the members that answered, and a heal needs it: name it, "
+            "or wait until the others consider it DOWN and name another owner",
+            name=name,
         )
         return Decision(name, blocked=text, notes=notes)
     lost = _Lost()
@@ -105,12 +109,14 @@ def lasting(first: Iterable[Departure], second: Iterable[Departure]) -> tuple[De
 
 
 def _disagreeing(held: Sequence[Held], named: list[str], notes: tuple[str, ...]) -> Decision:
-    text = (
-        f"the members name different owners ({', '.join(named) or 'none'}), which concerns more than one "
-        "service. Check that all list and reach the same members (cluster.conf, GET /v1/core/cluster/nodes)"
+    text = phrase(
+        "the members name different owners (%(names)s), which concerns more than one service. Check "
+        "that all list and reach the same members (cluster.conf, GET /v1/core/cluster/nodes)",
+        names=", ".join(named) or phrase("none"),
     )
+    unnamed, single = phrase("no member"), phrase("one owner")
     found = [
-        Departure(FindingClass.OWNER, "", one.address, one.owner or "nobody", "one owner", one.version, None, text)
+        Departure(FindingClass.OWNER, "", one.address, one.owner or unnamed, single, one.version, None, text)
         for one in held
         if one.is_known
     ]
@@ -152,7 +158,7 @@ def _decider(rows: Mapping[str, Row], owner: Held) -> str:
 
 def _is_lost(
     key: InstanceKey, rows: Mapping[str, Row], held: Sequence[Held], owner: Held, lost: _Lost
-) -> tuple[bool, str]:
+) -> tuple[bool, Phrase]:
     """Return whether an instance that its owner lacks should exist, and by which rule."""
     if not key[3]:
         lost.durable.append(key)
@@ -203,7 +209,7 @@ def _source(held: Sequence[Held], owner: Held, lost: Sequence[InstanceKey]) -> s
 
 
 def _of_service(held: Sequence[Held], owner: Held, *, has_instances: bool, differ: bool) -> Iterator[Departure]:
-    there = "present, without instances"
+    there = phrase("present, without instances")
     for one in held:
         if not one.is_known and not has_instances:
             rule = EMPTY if owner.is_known else UNKNOWN_LIST
@@ -232,21 +238,31 @@ def _notes(held: Sequence[Held]) -> Iterator[str]:
     lists = {one.address: sorted((seen.address, seen.state) for seen in one.members) for one in held}
     if any(listed != lists[held[0].address] for listed in lists.values()):
         yield (
-            "MEMBERSHIP: the members list different members, or different states of them, which no exchange heals: see "
-            "cluster.conf and the links between them"
+            phrase(
+                "MEMBERSHIP: the members list different members, or different states of them, which no "
+                "exchange heals: see cluster.conf and the links between them"
+            )
         )
     for one in held:
         stale = [key for key, row in one.instances.items() if one.owner == one.address and _is_stale(row)]
         if stale:
             yield (
-                f"STALE: {one.address}, the owner, has not heard of {_some(stale)} for longer than its time-out, and "
-                "still lists it: its health check does not run; see the switch healthCheckEnabled and its log"
+                phrase(
+                    "STALE: %(address)s, the owner, has not heard of %(instances)s for longer than its time-out, and "
+                    "still lists it: its health check does not run; see the switch healthCheckEnabled and its log",
+                    address=one.address,
+                    instances=_some(stale),
+                )
             )
         twice = [key for key in one.instances if key[3] and (*key[:3], False) in one.instances]
         if twice:
             yield (
-                f"DUPLICATE: {one.address} has {_some(twice)} as ephemeral and as durable, both registered by clients: "
-                "deregister one of them"
+                phrase(
+                    "DUPLICATE: %(address)s has %(instances)s as ephemeral and as durable, both registered by "
+                    "clients: deregister one of them",
+                    address=one.address,
+                    instances=_some(twice),
+                )
             )
 
 
@@ -257,8 +273,8 @@ def _is_stale(row: Row) -> bool:
 
 
 def _some(keys: Sequence[InstanceKey]) -> str:
-    more = f" and {len(keys) - 1} more" if len(keys) > 1 else ""
-    return f"{instance_text(keys[0])}{more}"
+    first = instance_text(keys[0])
+    return phrase("%(instance)s and %(count)s more", instance=first, count=len(keys) - 1) if len(keys) > 1 else first
 
 
 # --- texts ---------------------------------------------------------------------------------------

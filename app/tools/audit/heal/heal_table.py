@@ -3,7 +3,10 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
-from app.tools.audit.compare.table import aligned
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
+from app.languages.phrases import shown
+from app.tools.audit.compare.table import MORE_IN_JSON, aligned
 from app.tools.audit.heal.decide import Departure
 from app.tools.audit.heal.healing import Look
 from app.tools.printable import json_line
@@ -17,14 +20,16 @@ def state_lines(title: str, look: Look) -> Iterator[str]:
     rows = []
     for address, one in look.held.items():
         healthy = sum(row.healthy for row in one.instances.values())
-        role = "owner" if one.address == look.decision.owner else ""
-        known = one.version or ("-" if one.is_known else "does not know the service")
+        role = gettext("owner") if one.address == look.decision.owner else ""
+        known = one.version or ("-" if one.is_known else gettext("does not know the service"))
         rows.append([one.address, role, str(len(one.instances)), str(healthy), known, one.owner or "-"])
         if one.address != address:
-            rows[-1][0] = f"{one.address} (at {address})"
-    rows += [[address, "", "", "", f"does not answer: {reason}", ""] for address, reason in look.absent.items()]
+            rows[-1][0] = gettext("%(member)s (at %(address)s)", member=one.address, address=address)
+    for address, reason in look.absent.items():
+        rows.append([address, "", "", "", gettext("does not answer: %(reason)s", reason=shown(reason)), ""])
     yield title
-    yield from aligned(["MEMBER", "", "INSTANCES", "HEALTHY", "VERSION", "NAMES OWNER"], rows, "  ")
+    head = [N_("MEMBER"), "", N_("INSTANCES"), N_("HEALTHY"), N_("VERSION"), N_("NAMES OWNER")]
+    yield from aligned(map(gettext, head), rows, "  ")
 
 
 def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
@@ -34,22 +39,22 @@ def departure_lines(departures: Sequence[Departure]) -> Iterator[str]:
             one.finding_class.value,
             one.what,
             one.member,
-            one.found,
-            one.expected,
-            one.found_version or "",
-            one.expected_version or "",
+            shown(one.found),
+            shown(one.expected),
+            shown(one.found_version or ""),
+            shown(one.expected_version or ""),
         ]
         for one in departures[:ROWS_MAX]
     ]
     if not rows:
         return
-    head = ["CLASS", "WHAT", "MEMBER", "HOLDS", "RIGHT", "VERSION", "RIGHT VERSION"]
-    yield from aligned(head, rows, "  ")
+    head = [N_("CLASS"), N_("WHAT"), N_("MEMBER"), N_("HOLDS"), N_("RIGHT"), N_("VERSION"), N_("RIGHT VERSION")]
+    yield from aligned(map(gettext, head), rows, "  ")
     if len(departures) > ROWS_MAX:
-        yield f"  ... and {len(departures) - ROWS_MAX} more; --json shows them all"
+        yield f"  {gettext(MORE_IN_JSON, count=len(departures) - ROWS_MAX)}"
     for rule in dict.fromkeys(one.rule for one in departures):
         classes = ", ".join(dict.fromkeys(one.finding_class.value for one in departures if one.rule == rule))
-        yield f"  {classes}: {rule}"
+        yield f"  {classes}: {shown(rule)}"
 
 
 def json_state(stage: str, look: Look) -> Iterator[str]:

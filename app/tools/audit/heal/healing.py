@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TypeVar
 
+from app.languages.phrases import phrase, shown
 from app.tools.audit.client.access import Access
 from app.tools.audit.heal.decide import Decision, Departure, decide, lasting
 from app.tools.audit.heal.reading import Answered, Held, NoAnswer, OtherKind, Wanted, ask_to_heal, read_member
@@ -75,17 +76,24 @@ class Healing:
         refuse_others(answers)
         absent = {address: one.reason for address, one in answers.items() if isinstance(one, NoAnswer)}
         if len(held) < 2:
-            reasons = "; ".join(f"{address}: {reason}" for address, reason in absent.items())
-            raise CannotHeal(f"fewer than two members answered: {reasons}")
+            reasons = "; ".join(f"{address}: {shown(reason)}" for address, reason in absent.items())
+            raise CannotHeal(phrase("fewer than two members answered: %(reasons)s", reasons=reasons))
         own = [one.address for one in held.values()]
         if twice := next((address for address in own if own.count(address) > 1), None):
             raise CannotHeal(
-                f"{' and '.join(one for one in held if held[one].address == twice)} are one member, {twice}"
+                phrase(
+                    "%(addresses)s are one member, %(member)s",
+                    addresses=", ".join(one for one in held if held[one].address == twice),
+                    member=twice,
+                )
             )
         if not any(one.is_known or one.instances for one in held.values()):
             raise CannotHeal(
-                f"no member has a service {self._wanted.service} in {self._wanted.namespace}; "
-                "the full name is group@@name"
+                phrase(
+                    "no member has a service %(service)s in %(namespace)s; the full name is group@@name",
+                    service=self._wanted.service,
+                    namespace=self._wanted.namespace,
+                )
             )
         return Look(held, absent, decide(list(held.values())))
 
@@ -137,7 +145,13 @@ def check_count(addresses: Sequence[str]) -> None:
         CannotHeal: there are too many members, or fewer than two.
     """
     if not 2 <= len(addresses) <= MEMBERS_MAX:
-        raise CannotHeal(f"a heal needs 2 to {MEMBERS_MAX} members; {len(addresses)} given")
+        raise CannotHeal(
+            phrase(
+                "a heal needs 2 to %(most)s members; %(count)s given",
+                most=MEMBERS_MAX,
+                count=len(addresses),
+            )
+        )
 
 
 def ask_all(addresses: Sequence[str], call: Callable[[str], T], stop: Event) -> dict[str, T]:
@@ -161,6 +175,10 @@ def refuse_others(answers: Mapping[str, Answered]) -> None:
     for address, one in answers.items():
         if isinstance(one, OtherKind):
             raise CannotHeal(
-                f"heal is for Rollcall members; {address} is {one.name}: examine it with `rollcall compare`, and "
-                "restart it, so that it loads the data of the others"
+                phrase(
+                    "heal is for Rollcall members; %(address)s is %(name)s: examine it with `rollcall compare`, "
+                    "and restart it, so that it loads the data of the others",
+                    address=address,
+                    name=one.name,
+                )
             )

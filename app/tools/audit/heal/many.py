@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Event
 
+from app.languages.phrases import phrase, shown
 from app.tools.audit.client.access import Access
 from app.tools.audit.heal.decide import Decision, Departure, decide, lasting
 from app.tools.audit.heal.healing import (
@@ -84,7 +85,13 @@ class ManyHealing:
             CannotHeal: too few members answered, or one is of another kind, or named twice.
         """
         if len(wanted) > SERVICES_MAX:
-            raise CannotHeal(f"a heal takes at most {SERVICES_MAX:,} services; choose some of {len(wanted):,} by class")
+            raise CannotHeal(
+                phrase(
+                    "a heal takes at most %(most)s services; choose some of %(count)s by class",
+                    most=f"{SERVICES_MAX:,}",
+                    count=f"{len(wanted):,}",
+                )
+            )
         look = self._look(wanted)
         for one in wanted:
             self.many.outcomes[one] = _outcome(one, look.decisions[one])
@@ -137,13 +144,15 @@ class ManyHealing:
         held = {address: one for address, one in answers.items() if isinstance(one, dict)}
         self.many.absent = {address: one.reason for address, one in answers.items() if isinstance(one, NoAnswer)}
         if len(held) < 2:
-            reasons = "; ".join(f"{address}: {reason}" for address, reason in self.many.absent.items())
-            raise CannotHeal(f"fewer than two members answered: {reasons}")
+            reasons = "; ".join(f"{address}: {shown(reason)}" for address, reason in self.many.absent.items())
+            raise CannotHeal(phrase("fewer than two members answered: %(reasons)s", reasons=reasons))
         own: dict[str, str] = {}
         for address, states in held.items():
             name = next((state.address for state in states.values()), address)
             if name in own:
-                raise CannotHeal(f"{own[name]} and {address} are one member, {name}")
+                raise CannotHeal(
+                    phrase("%(addresses)s are one member, %(member)s", addresses=f"{own[name]}, {address}", member=name)
+                )
             own[name] = address
         return _Look(held, {one: _decision([states[one] for states in held.values()]) for one in wanted})
 

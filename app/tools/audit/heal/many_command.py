@@ -5,8 +5,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from threading import Event
 
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, shown
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
+from app.tools.audit.compare.table import MORE_IN_JSON
 from app.tools.audit.format.found import NoFindings, committed_findings, default_results
 from app.tools.audit.heal.healing import CannotHeal
 from app.tools.audit.heal.many import HealOutcome, ManyHealing
@@ -28,13 +31,17 @@ def wanted_services(options: argparse.Namespace) -> list[Wanted]:
     named = options.service or []
     of_night = options.results or options.night or options.classes
     if bool(named) == bool(of_night):
-        raise CannotHeal("name services with --service, or the findings of a night with --results, --night or --class")
+        raise CannotHeal(
+            phrase("name services with --service, or the findings of a night with --results, --night or --class")
+        )
     if named:
         namespace = namespace_of(options)
         return list(dict.fromkeys(Wanted(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in named))
     classes = options.classes or frozenset(HEALABLE)
     if other := sorted(classes - frozenset(HEALABLE)):
-        raise CannotHeal(f"a heal does not mend findings of {', '.join(other)}: see docs/audit-repair.md")
+        raise CannotHeal(
+            phrase("a heal does not mend findings of %(names)s: see docs/audit-repair.md", names=", ".join(other))
+        )
     try:
         found = committed_findings(options.results or default_results(), options.night)
         rows = [
@@ -43,7 +50,7 @@ def wanted_services(options: argparse.Namespace) -> list[Wanted]:
             if row.get("lasting") and row.get("service") and row.get("finding_class") in classes
         ]
     except NoFindings as error:
-        raise CannotHeal(str(error)) from None
+        raise CannotHeal(*error.args) from None
     return [one for one in dict.fromkeys(rows) if options.namespace in (None, one.namespace)]
 
 
@@ -58,7 +65,7 @@ def heal_many(
     from tqdm import tqdm
 
     if not wanted:
-        return _end(options, "no service has a finding that a heal can mend", AGREED)
+        return _end(options, phrase("no service has a finding that a heal can mend"), AGREED)
     healing = ManyHealing(addresses, access, stop)
     many = healing.find(wanted, options.gap)
     outcomes = list(many.outcomes.values())
@@ -66,18 +73,31 @@ def heal_many(
     if not options.dry_run and differ:
         is_shown = sys.stderr.isatty() if options.progress is None else options.progress
         calls = len(differ) * len(addresses)
-        title = f"healing {len(differ)} services"
-        with tqdm(total=calls, desc=title, unit=" calls", file=sys.stderr, disable=not is_shown) as bar:
+        title = gettext("healing %(count)s services", count=len(differ))
+        with tqdm(total=calls, desc=title, unit=gettext(" calls"), file=sys.stderr, disable=not is_shown) as bar:
             healing.heal(options.within, bar.update)
     _print(_lines(options, outcomes))
     for address, reason in many.refused.items():
-        _say(f"{address} refused a call: {reason}")
+        _say(phrase("%(address)s refused a call: %(reason)s", address=address, reason=reason))
     for address, reason in many.absent.items():
-        _say(f"{address} did not answer, so it is unknown whether it agrees: {reason}")
+        _say(
+            phrase(
+                "%(address)s did not answer, so it is unknown whether it agrees: %(reason)s",
+                address=address,
+                reason=reason,
+            )
+        )
     left = sum(not one.agrees for one in outcomes)
-    verb = "differ" if options.dry_run else "still differ"
+    verb = phrase("differ") if options.dry_run else phrase("still differ")
     healed = len([one for one in differ if one.agrees])
-    text = f"services: {len(outcomes)}, agreed before: {len(outcomes) - len(differ)}, healed: {healed}, {verb}: {left}"
+    text = phrase(
+        "services: %(count)s, agreed before: %(agreed)s, healed: %(healed)s, %(verb)s: %(left)s",
+        count=len(outcomes),
+        agreed=len(outcomes) - len(differ),
+        healed=healed,
+        verb=verb,
+        left=left,
+    )
     return _end(options, text, DIFFERENT if left or many.absent else AGREED)
 
 
@@ -101,24 +121,26 @@ def _lines(options: argparse.Namespace, outcomes: Iterable[HealOutcome]) -> Iter
     told = [one for one in outcomes if not one.agrees or one.notes]
     lines = []
     for one in told[:LINES_MAX]:
-        text = "; ".join([_text(one, is_dry=options.dry_run), *one.notes])
+        text = "; ".join(map(shown, [_text(one, is_dry=options.dry_run), *one.notes]))
         lines.append(printable(f"{one.wanted.namespace}/{one.wanted.service}: {text}"))
-    return [*lines, f"... and {len(told) - LINES_MAX} more; --json shows them all"] if len(told) > LINES_MAX else lines
+    return [*lines, gettext(MORE_IN_JSON, count=len(told) - LINES_MAX)] if len(told) > LINES_MAX else lines
 
 
 def _text(one: HealOutcome, *, is_dry: bool) -> str:
     classes = ", ".join(sorted({departure.finding_class.value for departure in one.left}))
     if one.blocked:
-        return f"not healed: {one.blocked}"
+        return phrase("not healed: %(reason)s", reason=one.blocked)
     if one.is_gone:
-        return "no member has it"
+        return phrase("no member has it")
     if one.left:
-        return f"differences{'' if is_dry else ' that remain'}: {len(one.left)} ({classes})"
-    return f"healed, differences: {len(one.found)}" if one.found else "the members agree"
+        if is_dry:
+            return phrase("differences: %(count)s (%(classes)s)", count=len(one.left), classes=classes)
+        return phrase("differences that remain: %(count)s (%(classes)s)", count=len(one.left), classes=classes)
+    return phrase("healed, differences: %(count)s", count=len(one.found)) if one.found else phrase("the members agree")
 
 
 def _end(options: argparse.Namespace, text: str, code: int) -> int:
-    _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else text])
+    _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else shown(text)])
     return code
 
 
@@ -128,4 +150,4 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"rollcall heal: {printable(text)}\n")
+    sys.stderr.write(f"rollcall heal: {printable(shown(text))}\n")

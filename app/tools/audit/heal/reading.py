@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Self
 
+from app.languages.phrases import phrase
 from app.rows.rows import RowKind
 from app.tools.audit.client.access import Access
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Unusable
@@ -93,7 +94,7 @@ def read_member(asked: str, access: Access, wanted: Wanted, stop: Event) -> Answ
                 return _read(client, wanted)
             except CallError as error:
                 if not patience.try_again(error):
-                    return NoAnswer(str(error))
+                    return NoAnswer(error.args[0])
 
 
 def read_services(
@@ -107,7 +108,7 @@ def read_services(
                 return _read_many(client, wanted)
             except CallError as error:
                 if not patience.try_again(error):
-                    return NoAnswer(str(error))
+                    return NoAnswer(error.args[0])
 
 
 def _read_many(client: MemberClient, wanted: Collection[Wanted]) -> "dict[Wanted, Held] | OtherKind":
@@ -128,7 +129,11 @@ def _read_many(client: MemberClient, wanted: Collection[Wanted]) -> "dict[Wanted
         if kept is not None:
             budget -= 1
             if budget < 0:
-                raise Unusable(f"it has over {ROWS_MAX} rows of these services, more than this command compares")
+                raise Unusable(
+                    phrase(
+                        "it has over %(count)s rows of these services, more than this command compares", count=ROWS_MAX
+                    )
+                )
             kept.take(line, given)
 
     dumped = take_all(client, keep)
@@ -179,14 +184,19 @@ class _Rows:
             return
         row = valid_row(given)
         if row is None:
-            raise CallError("a line of its dump is not a row")
+            raise CallError(phrase("a line of its dump is not a row"))
         if (row.get("namespace"), row.get("service")) != self._wanted:
             return
         if row["kind"] == RowKind.SERVICE:
             self.service = row
         elif row["kind"] == RowKind.INSTANCE:
             if len(self.instances) >= ROWS_MAX:
-                raise CallError(f"it has over {ROWS_MAX} instances of the service, more than this command compares")
+                raise CallError(
+                    phrase(
+                        "it has over %(count)s instances of the service, more than this command compares",
+                        count=ROWS_MAX,
+                    )
+                )
             self.instances[row["cluster"], row["ip"], row["port"], row["ephemeral"]] = _row(row)
 
 

@@ -11,6 +11,9 @@ from contextlib import contextmanager, suppress
 from threading import Event
 from typing import TYPE_CHECKING
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, reason_of, shown
 from app.rows.summary import Verdict
 from app.tools.audit.client.access import (
     AccessError,
@@ -78,7 +81,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _period_s(text: str) -> float:
     if (seconds := positive_duration_s(text)) < PERIOD_S_MIN:
-        raise argparse.ArgumentTypeError(f"a period should be {PERIOD_S_MIN:g} s or more")
+        reason = gettext("a period should be %(seconds)s s or more", seconds=f"{PERIOD_S_MIN:g}")
+        raise argparse.ArgumentTypeError(reason)
     return seconds
 
 
@@ -89,14 +93,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         watch = Watch(options, stop)
     except AccessError as error:
-        print(f"rollcall watch-agreement: {error}", file=sys.stderr)
+        print(f"rollcall watch-agreement: {reason_of(error)}", file=sys.stderr)
         return Verdict.UNJUDGED.exit_code
     with _ended_by_signals(stop):
         if options.once:
             outcome = watch.round()
             return outcome.summary.verdict.exit_code if outcome else Verdict.UNJUDGED.exit_code
         every(options.every, stop, time.monotonic, watch.round)
-    print("ended by a signal", file=sys.stderr)
+    print(gettext("ended by a signal"), file=sys.stderr)
     return 0
 
 
@@ -140,7 +144,9 @@ class Watch:
         try:
             file = AlertFile(options.state, "watch-alert.json") if options.state else None
         except (ImportError, ValueError, OSError) as error:
-            raise AccessError(f"--state {options.state} cannot be used: {error}") from None
+            raise AccessError(
+                phrase("--state %(folder)s cannot be used: %(error)s", folder=options.state, error=error)
+            ) from None
         return Alerts(recipient, file, self._stop)
 
     def round(self) -> "RoundOutcome | None":
@@ -169,7 +175,8 @@ class Watch:
                 # The members of the last time: that one is among them, and is so found to be absent.
                 if not self._addresses:
                     return no_verdict(f"no member list of {self._url_address}: {error}")
-                print(f"no member list of {self._url_address}: {error}", file=sys.stderr)
+                reason = reason_of(error)
+                _note(gettext("no member list of %(server)s: %(error)s", server=self._url_address, error=reason))
         plan = RoundPlan(self._access, self._options.gap, names_of(self._options.namespaces), self._links)
         return run_round(plan, self._addresses, self._stop)
 
@@ -183,22 +190,29 @@ class Watch:
 
                 write_metrics(self._options.textfile, outcome)
             except (OSError, ImportError) as error:
-                print(f"the metrics were not written to {self._options.textfile}: {error}", file=sys.stderr)
+                path = self._options.textfile
+                _note(gettext("the metrics were not written to %(path)s: %(error)s", path=path, error=error))
         if self._alerts:
             try:
                 delivery = self._alerts.tell(summary, told=outcome.told)
                 if delivery and not delivery.delivered:
-                    print(f"the alert was not delivered: {delivery.reason}", file=sys.stderr)
+                    _note(gettext("the alert was not delivered: %(reason)s", reason=delivery.reason))
             except OSError as error:
-                print(f"the list of open alerts cannot be saved in {self._options.state}: {error}", file=sys.stderr)
+                folder = self._options.state
+                text = N_("the list of open alerts cannot be saved in %(folder)s: %(error)s")
+                _note(gettext(text, folder=folder, error=error))
         for note in summary.notes:
-            print(f"note: {note}", file=sys.stderr)
+            _note(gettext("note: %(text)s", text=shown(note)))
         lines = [summary.line, *(f"  {one_line(told(one))}" for one in summary.examples)]
         try:
             print("\n".join(lines), flush=True)
         except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts go on
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr)
 
 
 def every(period_s: float, stop: Event, clock: Callable[[], float], run: Callable[[], object]) -> None:

@@ -18,7 +18,9 @@ def address_argument(text: str) -> tuple[str, int]:
     ip, colon, port = text.rpartition(":")
     is_number = port.isascii() and port.isdecimal() and len(port) < 6 and int(port) <= PORT_MAX
     if not colon or not ip or not is_number or not _is_host(ip):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an instance address, such as 10.0.0.7:8080")
+        raise argparse.ArgumentTypeError(
+            gettext("%(text)s is not an instance address, such as 10.0.0.7:8080", text=repr(text))
+        )
     return ip.strip("[]"), int(port)
 
 

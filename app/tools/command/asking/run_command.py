@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Callable, Sequence
 
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import (
     AccessError,
     access_of,
@@ -43,7 +44,7 @@ def namespaces_of(options: argparse.Namespace, client: RegistryClient) -> list[s
 def count_argument(text: str) -> int:
     """Return a whole number of 1 or more; for argparse."""
     if not (text.isascii() and text.isdecimal() and len(text) < 10 and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of 1 or more")
+        raise argparse.ArgumentTypeError(gettext("%(text)s is not a number of 1 or more", text=repr(text)))
     return int(text)
 
 

@@ -50,7 +50,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 
 def _within_s(text: str) -> float:
     if (seconds := positive_duration_s(text)) > TIMEOUT_S_MAX:
-        raise argparse.ArgumentTypeError(f"at most {TIMEOUT_S_MAX:g} s")
+        raise argparse.ArgumentTypeError(gettext("at most %(seconds)s s", seconds=f"{TIMEOUT_S_MAX:g}"))
     return seconds
 
 

@@ -79,7 +79,9 @@ def _weight_argument(text: str) -> float:
     except ValueError:
         weight = -1.0
     if not 0 <= weight <= WEIGHT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a weight from 0 to {WEIGHT_MAX}")
+        raise argparse.ArgumentTypeError(
+            gettext("%(text)s is not a weight from 0 to %(most)s", text=repr(text), most=WEIGHT_MAX)
+        )
     return weight
 
 

@@ -58,7 +58,7 @@ def pair(text: str) -> tuple[str, str]:
     """Return name and value of ``KEY=VALUE``; for argparse."""
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+        raise argparse.ArgumentTypeError(gettext("%(text)s is not KEY=VALUE", text=repr(text)))
     return name, value
 
 

@@ -3,6 +3,7 @@
 import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -135,6 +136,18 @@ def test_without_java_the_text_is_that_of_the_search(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(session, "prepare", refuse)
     with pytest.raises(NoSpark, match=r"^Spark needs Java$"):
         open_session(None, "test", shuffle_partitions=1)
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_a_bar_is_drawn_when_asked_for(shown: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    started: dict[str, str] = {}
+    monkeypatch.setattr(session, "find_spec", lambda _: object())
+    monkeypatch.setattr(session, "prepare", lambda _: SimpleNamespace(home=tmp_path))
+    monkeypatch.setattr(session, "archive_options", lambda *_: [])
+    monkeypatch.setattr(session, "spark_environ", lambda *_, **__: {})
+    monkeypatch.setattr(session, "_start", lambda _master, _name, settings: started.update(settings))
+    open_session("local[1]", "test", shuffle_partitions=1, shows_progress=shown)
+    assert started["spark.ui.showConsoleProgress"] == str(shown).lower()
 
 
 @pytest.mark.parametrize("memory", ["0g", "lots", "2 g", "g", "-1g"])

@@ -360,6 +360,7 @@ def test_the_overview_has_a_line_a_load_and_a_column_a_server() -> None:
 
 
 def test_the_plot_shows_each_server_at_the_fewest_connections(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     made = results(
         (ALONE, BEAT, 32, OURS, 10.0),
         (ALONE, BEAT, 500, OURS, 11.0),

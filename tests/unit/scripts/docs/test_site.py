@@ -7,6 +7,8 @@ import pytest
 
 from scripts.docs.site import ROOT, PageLinks, broken_links, build, size_of
 
+pytest.importorskip("sphinx")
+
 DOCS = ROOT / "docs"
 SIZE_MAX = 12_000_000
 """Bytes of the whole site: it is copied to machines without a network."""

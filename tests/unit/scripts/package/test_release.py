@@ -8,6 +8,7 @@ from pathlib import Path
 
 from app.config.version import __version__
 from scripts.package.clean_environments import PYTHONS, found_pythons, lowest
+from scripts.package.lowest_versions import environment, make_environment
 
 ROOT = Path(__file__).resolve().parents[4]
 SETUP = (ROOT / "setup.cfg").read_text(encoding="utf-8")
@@ -45,6 +46,23 @@ def test_the_links_of_a_fragment_lead_to_pages() -> None:
 def test_each_dependency_has_a_lower_bound_and_no_upper_one() -> None:
     wanted = config()["options"]["install_requires"].split()
     assert lowest(SETUP) == [one.replace(">=", "==") for one in wanted]
+
+
+def test_the_tests_with_the_lowest_versions_run_in_an_environment_of_their_own(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text('#!/bin/sh\nmkdir "$3" && echo "$*" >"$3/made"\n')
+    python.chmod(0o755)
+    make_environment(tmp_path, python)
+    venv = tmp_path / ".venv"
+    assert (venv / "made").read_text().strip() == f"-m venv {venv}"
+    assert (venv / ".place").read_text().strip() == str(venv), "as scripts/bootstrap.sh asks"
+    given = {"PATH": "/bin", "ROLLCALL_SERVER": "x", "VIRTUAL_ENV": "y"}
+    assert environment(given, tmp_path / "c") == {"PATH": "/bin", "PIP_CONSTRAINT": str(tmp_path / "c")}
+
+
+def test_the_dependencies_of_a_release_bring_what_its_bill_of_materials_lists() -> None:
+    """The bill has the packages of the extra `audit`, which a clean clone would lack."""
+    assert "rollcall-registry[audit]" in config()["options.extras_require"]["release"].split()
 
 
 def test_extras_for_users_bring_nothing_of_the_tests_of_this_repository() -> None:

@@ -158,6 +158,7 @@ def test_faults_are_named_with_their_counts() -> None:
 
 
 def test_the_command_tells_what_it_made_and_leaves_alone_what_is_there(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
     command = [
         sys.executable,
         "-m",

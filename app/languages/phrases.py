@@ -1,0 +1,47 @@
+"""Texts that are English values in the program, and are translated where a person reads them."""
+
+from typing import Self
+
+from app.languages.command_texts import gettext
+
+
+class Phrase(str):
+    """An English text that remembers how it was made, so that it can be shown in another language later.
+
+    It is a plain text for everything else: comparisons, JSON and logs see English.
+    """
+
+    __slots__ = ("message", "values")
+    message: str
+    values: dict[str, object]
+
+    @classmethod
+    def of(cls, message: str, values: dict[str, object]) -> Self:
+        """Return the text of a message whose named placeholders get these values."""
+        made = cls(message % values if values else message)
+        made.message, made.values = message, values
+        return made
+
+
+def phrase(message: str, **values: object) -> Phrase:
+    """Return a text with its placeholders filled in; values may be such texts themselves, or errors with one."""
+    return Phrase.of(message, values)
+
+
+def shown(text: str) -> str:
+    """Return a text in the language of the command's user; a plain text stays as it is."""
+    if not isinstance(text, Phrase):
+        return text
+    return gettext(text.message, **{name: _shown_value(value) for name, value in text.values.items()})
+
+
+def reason_of(error: Exception) -> str:
+    """Return the text of an error in the language of the command's user."""
+    first = error.args[0] if error.args else ""
+    return shown(first) if isinstance(first, Phrase) else str(error)
+
+
+def _shown_value(value: object) -> object:
+    if isinstance(value, Exception):
+        return reason_of(value)
+    return shown(value) if isinstance(value, Phrase) else value
