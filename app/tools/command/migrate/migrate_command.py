@@ -34,8 +34,8 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
         "migrate",
         help="move clients from a Nacos to this cluster, step by step",
         description="Move clients from a Nacos 1.x, 2.x or 3.x to this cluster: link both (1), wait until they agree "
-        "(2), move the clients (3), and switch the Nacos off when it has no clients left (4, 5). You can go back at any "
-        "step.",
+        "(2), move the clients (3), and switch the Nacos off when it has no clients left (4, 5). You can go back at "
+        "any step.",
     )
     commands = add_commands(parser, "STEP")
     _add_status(commands)
