@@ -84,7 +84,7 @@ def test_an_address_that_is_registered_at_both_sides_is_one(real: RealNacos, her
     done(here[0].register, "both", "10.3.0.1", 80)
     done(here[0].register, "both", "10.3.0.2", 80)
     eventually(lambda: real.origins("both") == {"10.3.0.1": None, "10.3.0.2": "dc-a"}, SEEN_S)
-    assert seen(here[1], "both") == {"10.3.0.1", "10.3.0.2"}
+    eventually(lambda: seen(here[1], "both") == {"10.3.0.1", "10.3.0.2"}, SEEN_S)
     real.deregister("both", "10.3.0.1")
     eventually(lambda: real.origins("both") == {"10.3.0.1": "dc-a", "10.3.0.2": "dc-a"}, SEEN_S)
 
