@@ -54,12 +54,12 @@ _KEYS: dict[str, Callable[[Row], Any]] = {
     **{one: itemgetter(one) for one in ("services", "instances", "staleInstances", "sentInstances")},
     **{one: itemgetter(one) for one in ("changes", "bytes", "refused")},
 }
-"""The keys by which the table is sorted, by the names of its columns."""
+"""The keys that sort the table, by the names of its columns."""
 
 
 @page_route("/console/links")
 def links(page: ConsolePage) -> Reply:
-    """List the links to other clusters, each as each member has it; what is wrong comes first."""
+    """List the links to other clusters, each as each member has it; troubles come first."""
     facts = link_facts(page)
     sort = sort_of(page, STATE)
     rows = sorted(facts.rows, key=lambda one: (one["name"], one["member"]))

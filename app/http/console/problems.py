@@ -105,7 +105,7 @@ def _of_instances(page: ConsolePage, unhealthy: dict[str, Any] | None) -> list[P
 
 
 def _of_links(page: ConsolePage) -> list[Problem]:
-    """Return the troubles with links; nobody is asked if this member has none."""
+    """Return the troubles with links; without links here, no member is asked."""
     links = page.services.links
     if not (links.counters()["links"] or links.error):
         return []

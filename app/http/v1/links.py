@@ -196,7 +196,7 @@ def _named(given: dict[str, Any]) -> list[tuple[str, str]]:
     """Return the services of a request to fetch again, as namespaces and full names.
 
     Raises:
-        InvalidParam: they are no lists of names, or too many.
+        InvalidParam: they are not lists of names, or too many.
     """
     if not all(isinstance(one, list) for one in given.values()):
         raise InvalidParam("Parameter 'services' is illegal: it should have a list of full names for each namespace")

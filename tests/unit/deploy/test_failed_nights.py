@@ -35,13 +35,17 @@ WRITES += 'sed -i "s/run-NIGHT/$run/" "$DUMPS"/*/*/_manifest.json'
 
 @dataclass(frozen=True)
 class Failure:
-    """One way in which a night fails, and the words that say so. ``exit_code``: 3 if nothing was done."""
+    """One way in which a night fails, and the words that say so. ``exit_code``: 3 if nothing was done.
+
+    ``needs_spark``: the real check gives the reason, and needs its packages for it.
+    """
 
     dump: str = "exit 0"
     check: str = REAL
     said: str = ""
     environ: dict[str, str] = field(default_factory=dict)
     exit_code: int = 2
+    needs_spark: bool = False
 
 
 FAILURES = {
@@ -51,7 +55,7 @@ FAILURES = {
     "the-dump-is-no-command": Failure("exit 127", said="the dump failed with exit code 127"),
     "the-dump-is-killed": Failure("kill -9 $$", said="the dump took over 1h, and was ended by a signal"),
     "the-dump-hangs": Failure(WAITS, said="ended by a signal", environ={"ROLLCALL_AUDIT_DUMP_TIMEOUT": "0.5s"}),
-    "the-dump-writes-nothing": Failure(said="could not judge: no dump of the night"),
+    "the-dump-writes-nothing": Failure(said="could not judge: no dump of the night", needs_spark=True),
     "all-members-are-down": Failure(f'exec {COMMAND} dump "$@" --retries 0 --gap 0s', said="the dump failed with exit"),
     "the-dump-fails-and-so-does-the-check": Failure("exit 2", "exit 1", said="the dump failed with exit code 2"),
     "a-check-of-another-night-agrees": Failure("exit 2", "echo agreed", said="the dump failed with exit code 2"),
@@ -62,7 +66,7 @@ FAILURES = {
     "the-interpreter-fails": Failure(check="exit 1", said="exit code 1 and no verdict"),
     "the-check-says-nothing": Failure(check="exit 0", said="exit code 0 and no verdict"),
     "an-absent-member-is-not-found": Failure("exit 1", "echo agreed", said="the check did not find that"),
-    "no-java": Failure(WRITES, said="Spark needs Java", environ={"NO_JAVA": "yes"}),
+    "no-java": Failure(WRITES, said="Spark needs Java", environ={"NO_JAVA": "yes"}, needs_spark=True),
     "no-temporary-files": Failure(said="no temporary file can be made", environ={"TMPDIR": "/proc/none"}),
     "no-state": Failure(said="cannot be made", environ={"ROLLCALL_AUDIT_STATE": "/proc/none"}),
     "no-log": Failure(said="cannot be written", environ={"ROLLCALL_AUDIT_LOG": "/proc/none"}),
@@ -158,6 +162,8 @@ def second_run(folder: Path) -> Iterator[Night]:
 
 @pytest.mark.parametrize("failure", FAILURES.values(), ids=FAILURES)
 def test_no_failure_leaves_a_night_that_agreed(failure: Failure, tmp_path: Path) -> None:
+    if failure.needs_spark:
+        pytest.importorskip("pyspark")
     with second_run(tmp_path) as night:
         done = night.run(failure)
         mail = done.stderr if "ROLLCALL_AUDIT_LOG" in failure.environ else done.stdout

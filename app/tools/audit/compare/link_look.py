@@ -11,6 +11,7 @@ from threading import Event
 from typing import IO, Any
 
 from app.config.link_settings import name_here
+from app.languages.phrases import phrase
 from app.tools.audit.client.access import Access, AccessError, parse_url
 from app.tools.audit.compare.compare import ABSENT, Difference, Side, compare
 from app.tools.audit.compare.input import CannotCompare, Reading, side_of_spool
@@ -43,7 +44,9 @@ def parse_link(text: str, access: Access) -> LinkEnd:
     """
     name, has_url, url = text.partition("=")
     if not name:
-        raise AccessError(f"{text!r} names no link: give NAME, or NAME=URL with a member of the other cluster")
+        raise AccessError(
+            phrase("%(text)s names no link: give NAME, or NAME=URL with a member of the other cluster", text=repr(text))
+        )
     if not has_url:
         return LinkEnd(name)
     scheme, address, path = parse_url(url)
@@ -198,7 +201,10 @@ def _other_side(end: LinkEnd, link: Link, access: Access, stack: contextlib.Exit
             continue
         if taken.dump.kind != "rollcall":
             raise CannotCompare(
-                f"{one.address} is not a Rollcall member: only links between Rollcall clusters are judged"
+                phrase(
+                    "%(address)s is not a Rollcall member: only links between Rollcall clusters are judged",
+                    address=one.address,
+                )
             )
         if link.cluster and taken.dump.cluster != link.cluster:
             text = f"{one.address} belongs to the cluster {taken.dump.cluster!r}, and the link follows {link.cluster!r}"

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from threading import Event
 
+from app.languages.phrases import phrase, shown
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
@@ -64,7 +65,13 @@ class LinkHealing:
             CannotHeal: there are too many members, or none.
         """
         if not 1 <= len(addresses) <= MEMBERS_MAX:
-            raise CannotHeal(f"a heal of a link needs 1 to {MEMBERS_MAX} members; {len(addresses)} given")
+            raise CannotHeal(
+                phrase(
+                    "a heal of a link needs 1 to %(most)s members; %(count)s given",
+                    most=MEMBERS_MAX,
+                    count=len(addresses),
+                )
+            )
         self._end, self._addresses, self._access = end, tuple(addresses), access
         self._wanted, self._stop = frozenset(wanted), stop
 
@@ -77,7 +84,7 @@ class LinkHealing:
         try:
             look = look_at_link(self._end, self._addresses, self._access, self._stop)
         except CannotCompare as error:
-            raise CannotHeal(str(error)) from None
+            raise CannotHeal(*error.args) from None
         return look.of_services(self._wanted) if self._wanted else look
 
     def find(self, gap_s: float) -> LinkLook:
@@ -141,7 +148,7 @@ def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Acc
         CannotHeal: the link cannot be compared.
     """
     if options.results or options.night or options.classes:
-        raise CannotHeal("--link compares now: it takes no findings of a night")
+        raise CannotHeal(phrase("--link compares now: it takes no findings of a night"))
     namespace = namespace_of(options)
     wanted = [(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in options.service]
     healing = LinkHealing(parse_link(options.link, access), addresses, access, wanted, stop)
@@ -156,7 +163,7 @@ def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Acc
     healing.heal(course, options.within)
     _print(_lines(options, "after", course.left))
     for address, reason in course.refused.items():
-        _say(f"{address} does not fetch again: {reason}")
+        _say(phrase("%(address)s does not fetch again: %(reason)s", address=address, reason=reason))
     after = course.after or look
     if course.left:
         text = (
@@ -181,9 +188,9 @@ def _lines(options: argparse.Namespace, stage: str, findings: Sequence[LinkFindi
 
 def _end(options: argparse.Namespace, look: LinkLook, text: str, code: int) -> int:
     for address, reason in look.absent.items():
-        _say(f"{address} is not compared: {reason}")
+        _say(phrase("%(address)s is not compared: %(reason)s", address=address, reason=reason))
     if look.is_cut:
-        _say(f"more than {FINDINGS_MAX:,} instances differ; only so many were looked at")
+        _say(phrase("more than %(most)s instances differ; only so many were looked at", most=f"{FINDINGS_MAX:,}"))
     if look.absent and code == AGREED:
         code, text = DIFFERENT, f"among the members that were compared: {text}"
     _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else printable(text)])
@@ -196,4 +203,4 @@ def _print(lines: Iterable[str]) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"rollcall heal: {printable(text)}\n")
+    sys.stderr.write(f"rollcall heal: {printable(shown(text))}\n")

@@ -130,7 +130,9 @@ class Watch:
         from app.tools.audit.watch.link_rounds import LINKS_MAX
 
         if len(self._options.link) > LINKS_MAX:
-            raise AccessError(f"{len(self._options.link)} links are over the limit of {LINKS_MAX}")
+            raise AccessError(
+                phrase("%(count)s links are over the limit of %(most)s", count=len(self._options.link), most=LINKS_MAX)
+            )
         return tuple(parse_link(one, self._access) for one in self._options.link)
 
     def _alerts_of(self) -> "Alerts":

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from app.config.link_settings import IN, NACOS, NACOS_1, OUT, LinkFilter, name_here, name_there
 from app.languages.command_texts import gettext
+from app.languages.phrases import phrase
 from app.naming.model.foreign import ORIGIN
 from app.naming.model.keys import split_name
 from app.rows.rows import RowKind
@@ -82,7 +83,7 @@ def read_links(client: MemberClient) -> ClusterLinks:
     answer = client.get(LINKS).json()
     rows = answer.get("members") if isinstance(answer, dict) else None
     if not isinstance(rows, list):
-        raise CallError(f"{LINKS}: the answer has no members")
+        raise CallError(phrase("%(path)s: the answer has no members", path=LINKS))
     links, members, absent = list[LinkAtMember](), list[str](), list[str]()
     for row in rows:
         if not isinstance(row, dict):
@@ -163,7 +164,7 @@ def read_rows(client: MemberClient, links: ClusterLinks, name: str | None) -> Me
 
     taken = take_linked(client, keep)
     if taken is None:
-        raise CallError("it is not a Rollcall member, or it does not let this user read a dump")
+        raise CallError(phrase("it is not a Rollcall member, or it does not let this user read a dump"))
     link = next((one for one in taken.links if one.name == name), None)
     view = MemberView(taken.cluster, link, links.named(name) if name is not None else (), links)
     namespace_map = link.namespace_map if link is not None else {}

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 
 from app.languages.command_texts import gettext
+from app.languages.phrases import reason_of
 from app.tools.audit.client.access import (
     CONTEXT_PATH,
     Access,
@@ -133,7 +134,7 @@ def _run(options: argparse.Namespace, run: Run) -> int:
     except CommandError as error:
         return fail(options, error.code, str(error))
     except AccessError as error:
-        return fail(options, ExitCode.WRONG_OPTIONS, str(error))
+        return fail(options, ExitCode.WRONG_OPTIONS, reason_of(error))
 
 
 def nacos_of(options: argparse.Namespace) -> tuple[tuple[str, ...], Access]:

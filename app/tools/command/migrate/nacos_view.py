@@ -12,6 +12,7 @@ from threading import Event
 from typing import Any, NamedTuple
 
 from app.config.version import LINK_APP
+from app.languages.phrases import phrase
 from app.naming.model.foreign import ORIGIN
 from app.naming.model.keys import DEFAULT_GROUP, GROUP_SPLITTER, split_name
 from app.tools.audit.client.access import Access
@@ -153,7 +154,7 @@ class NacosReader:
                 found[namespace, name] = {(one.ip, one.port, one.cluster): _seen(one) for one in instances}
                 count += len(instances)
                 if count > INSTANCES_MAX:
-                    raise CallError(f"it lists over {INSTANCES_MAX} instances")
+                    raise CallError(phrase("it lists over %(count)s instances", count=INSTANCES_MAX))
         self._view.services = found
 
     def _listed_namespaces(self, wanted: Iterable[str]) -> tuple[str, ...]:
@@ -185,7 +186,7 @@ class NacosReader:
                 items = data.get("pageItems") if isinstance(data, dict) else None
                 total = data.get("totalCount") if isinstance(data, dict) else None
                 if not isinstance(items, list) or not isinstance(total, int):
-                    raise CallError(f"{SERVICES_3}: the answer has no pageItems")
+                    raise CallError(phrase("%(path)s: the answer has no pageItems", path=SERVICES_3))
                 count = max(count, total)
                 for one in _objects(items):
                     name = f"{_text(one, 'groupName') or DEFAULT_GROUP}{GROUP_SPLITTER}{_text(one, 'serviceName')}"
@@ -303,13 +304,13 @@ def _rows_on_pages(
         data = _data(client.get(path, {**wanted, "pageNo": page}).json())
         rows = data.get(fields[0]) if isinstance(data, dict) else None
         if not isinstance(rows, list):
-            raise CallError(f"{path}: the answer has no {fields[0]}")
+            raise CallError(phrase("%(path)s: the answer has no %(field)s", path=path, field=fields[0]))
         yield from _objects(rows)
         seen += len(rows)
         total = data.get(fields[1])
         if not rows or not isinstance(total, int) or seen >= total:
             return
-    raise CallError(f"{path}: over {SUBSCRIBER_PAGES_MAX} pages")
+    raise CallError(phrase("%(path)s: over %(count)s pages", path=path, count=SUBSCRIBER_PAGES_MAX))
 
 
 def _data(answer: Any) -> Any:

@@ -197,6 +197,7 @@ def test_lists_of_members_are_compared() -> None:
 
 
 def test_each_class_is_shown_of_a_dump(tmp_path: Path, run: Run) -> None:
+    pytest.importorskip("pyarrow")
     right = [record(), client(), of_service(), row()]
     wrong = [record('{"a":1}'), client(3), of_service("1.1.x", protect_threshold=0.5), row()]
     write_dump(tmp_path, {A: right, B: wrong}, part_format=PartFormat.PARQUET)
@@ -210,6 +211,7 @@ def test_each_class_is_shown_of_a_dump(tmp_path: Path, run: Run) -> None:
 
 
 def test_a_dump_in_parquet_needs_a_package(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")  # to write it
     write_dump(tmp_path / "dumps", {A: [row()], B: [row()]}, part_format=PartFormat.PARQUET)
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / "pyarrow").with_suffix(".py").write_text(

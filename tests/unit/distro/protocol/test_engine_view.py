@@ -15,7 +15,7 @@ from distro.protocol.engine_reader import EngineReader
 from distro.protocol.engine_view import KEYS_SHOWN
 from tests.support.engine import INSTANCE_LIST, OTHER, OWN_KIND, SELF, B, C, Engine
 
-CHANGES = 1_000
+CHANGES = 300
 KEY = DistroKey(INSTANCE_LIST, "a")
 
 
