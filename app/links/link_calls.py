@@ -59,6 +59,20 @@ class LinkCalls:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def connect(self, timeout_s: float) -> None:
+        """Open the connection within ``timeout_s``. Otherwise the first call opens it.
+
+        Raises:
+            LinkError: the other side does not answer.
+        """
+        self._connection.timeout = timeout_s
+        try:
+            self._connection.connect()
+        except (OSError, HTTPException, ValueError) as error:
+            raise LinkError(f"{self.server} does not answer: {error or type(error).__name__}") from None
+        self._connection.timeout = TIMEOUT_S
+        self._connection.sock.settimeout(TIMEOUT_S)
+
     def close(self) -> None:
         """End the connection. The next call opens another one."""
         self._connection.close()

@@ -12,12 +12,16 @@ from typing import Any
 
 from app.links.feed_lines import FollowedPart
 from app.links.follower import LinkFollower
-from app.links.link_calls import LinkError
+from app.links.link_calls import TIMEOUT_S, LinkError
 from distro.model.errors import CodecError
 
 LOG = logging.getLogger(__name__)
 SILENT_MS = 3_000
 """After so long without a word the link is silent. The other side says something each second."""
+MARKED_MS = 4_500
+"""An attempt to connect ends so long after the last word: the silence is marked within 5 s (docs/links.md)."""
+CONNECT_S = 0.5
+"""The shortest time for an attempt to connect."""
 RETRY_S, RETRY_MAX_S = 0.1, 2.0
 """The first wait after a failure and the longest: each is doubled, and up to a quarter is left off by chance."""
 AGAIN_S = 0.05
@@ -39,9 +43,10 @@ class Rest:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """Connect to a member of the other cluster, and log in."""
+    """Connect to a member of the other cluster within ``timeout_s``, and log in."""
 
     server: str
+    timeout_s: float = TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +173,19 @@ class LinkSteps:
         """
         assert self.follower.part is not None
         self.connections += 1
-        yield Connect(self._server_of(self.follower.part.part))
+        yield Connect(self._server_of(self.follower.part.part), self._connect_timeout_s())
         while self._is_same_part():
             if self._is_comparison_due():
                 yield from self._compare()
             if not (yield from self._take_lines()):
                 return  # what is left of the stream would come before the answer to another call
+
+    def _connect_timeout_s(self) -> float:
+        """Return how long to wait for a connection: only until silence is to be marked, while it is not."""
+        if self.follower.stale:
+            return TIMEOUT_S
+        left_s = (self.follower.heard_ms + MARKED_MS - self._now_ms()) / 1_000
+        return min(max(left_s, CONNECT_S), TIMEOUT_S)
 
     def next_server(self) -> None:
         """Call another server from now on."""

@@ -105,9 +105,10 @@ class LinkThread:
         match step:
             case Rest(seconds):
                 self._stopped.wait(seconds)
-            case Connect(server):
+            case Connect(server, timeout_s):
                 self._begun_ms = self._now_ms()
                 self._calls = calls = LinkCalls(self.follower.settings, server, self._token)
+                calls.connect(timeout_s)
                 calls.log_in()
                 self._token = calls.token
             case CompareSlice(query, body):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,7 +22,8 @@ IDENTITY = {
     "nacos.core.auth.server.identity.value": "secret-of-the-members-in-chaos",
 }
 """Members whose addresses are not of loopback need one."""
-READY_S = 60.0
+READY_S = 240.0
+"""A start takes some seconds of CPU time, and the machine may have little of it."""
 STOP_S = 60.0
 POLL_S = 0.05
 DISK_BYTES = 24 * 1024 * 1024
@@ -128,7 +129,9 @@ class Member:
 
     def own_wall_clock(self) -> None:
         """Give the member a wall clock of its own that can jump. Before its start."""
-        self.wall_clock = WallClock(self._folder)
+        own = self._folder / f"member{self.number}.clock"
+        own.mkdir()
+        self.wall_clock = WallClock(own)
         self.environ |= self.wall_clock.environ
 
     def forget_all(self) -> None:
@@ -144,10 +147,23 @@ class Member:
 class Cluster:
     """The members of a network. The first ``listed`` of them list each other and are started by ``start``."""
 
-    def __init__(self, network: Network, folder: Path, listed: int, command: Path | None = None) -> None:
-        """``command``: the ``rollcall`` to run, this environment's own unless said."""
+    def __init__(
+        self,
+        network: Network,
+        folder: Path,
+        listed: int,
+        command: Path | None = None,
+        numbers: Sequence[int] | None = None,
+    ) -> None:
+        """``command``: the ``rollcall`` to run, this environment's own unless said.
+
+        ``numbers``: those of its places in the network, where not all are its own.
+        """
         own = Path(sys.executable).with_name("rollcall")
-        self.members = [Member(number, place, folder, command or own) for number, place in enumerate(network.places)]
+        self.members = [
+            Member(number, network.places[number], folder, command or own)
+            for number in (range(len(network.places)) if numbers is None else numbers)
+        ]
         self.listed = self.members[:listed]
         """The members that are in the lists of the others."""
 

@@ -57,6 +57,17 @@ class Amounts:
     late: int = 40
     """Instances that are registered on one side near the end of a cut, and soon removed on the other."""
     late_services: int = 4
+    owner: str = ""
+    """With it begin the names of services whose instances last: of two linked clusters each has some of its own."""
+    first_ip: int = 0
+    """The number of the first address: two linked clusters have different ones."""
+    also_read: Sequence[str] = ()
+    """Further services that readers read, as other clients write them."""
+
+    def lasting_names(self) -> list[str]:
+        """The services whose instances last: of clients that beat, and of those with connections."""
+        beating = [f"{self.owner}lasting-{number}" for number in range(self.lasting_services)]
+        return beating + [f"{self.owner}connected-{number}" for number in range(self.connected_services)]
 
 
 class Load:
@@ -86,7 +97,7 @@ class Load:
         self._metadata: dict[Key, str] = {}
         self._errors: list[BaseException] = []
         self._marks = 0
-        self._ips = 0
+        self._ips = amounts.first_ip
         self._services: list[str] = []
         self._late = [f"late-{number}" for number in range(amounts.late_services)]
         self._stopping = False
@@ -96,7 +107,8 @@ class Load:
     async def begin(self) -> None:
         """Register what lasts, and begin everything else but writes of two sides."""
         amounts = self._amounts
-        lasting = [Key(f"lasting-{n % amounts.lasting_services}", self._new_ip()) for n in range(amounts.lasting)]
+        names = amounts.lasting_names()[: amounts.lasting_services]
+        lasting = [Key(names[number % len(names)], self._new_ip()) for number in range(amounts.lasting)]
         self.history.lasting.update(lasting)
         gate = asyncio.Semaphore(20)
 
@@ -114,7 +126,7 @@ class Load:
         churning = [f"churn-{number}" for number in range(amounts.churn_services)]
         self.history.churning = set(churning)
         self._services = [*sorted({key.service for key in lasting}), *two_sided, *durable, *churning]
-        self._services += [*connected, *moving, *self._late]
+        self._services += [*connected, *moving, *self._late, *amounts.also_read]
         keys = [Key(two_sided[number % len(two_sided)], self._new_ip()) for number in range(amounts.two_sided)]
         keys += [Key(durable[number % len(durable)], ip, durable=True) for number, ip in enumerate(self._durable_ips)]
         for key in keys:
@@ -128,7 +140,7 @@ class Load:
         """Begin the clients with connections; return the services of those that last, and of those that move."""
         amounts = self._amounts
         around = Surroundings(self.history, self._addresses, self._next_member, self._new_mark, self._random)
-        services = [f"connected-{number}" for number in range(amounts.connected_services)]
+        services = amounts.lasting_names()[amounts.lasting_services :]
         moving = [f"moving-{number}" for number in range(amounts.connected_two_sided_services)]
 
         async def begin(key: Key) -> None:

@@ -46,13 +46,15 @@ class Pace:
     """Longer than it takes until silent members are DOWN, and than an instance that nobody hears of is healthy."""
     pause_s: float = 40.0
     """Longer than an instance lives that nobody hears of."""
+    links_cut_s: float = 60.0
+    """How long two linked clusters do not reach each other."""
     after_s: float = 25.0
     """From the heal to the end of the churn: longer than the time to settle, and than an expiry's delay."""
     last_s: float = 16.0
     """From the end of the churn until the last lists are compared: longer than a life, and the time to settle."""
 
 
-BRIEF = Pace(before_s=5.0, cut_s=12.0, pause_s=12.0, after_s=SETTLE_S + 2.0, last_s=6.0)
+BRIEF = Pace(before_s=5.0, cut_s=12.0, pause_s=12.0, links_cut_s=12.0, after_s=SETTLE_S + 2.0, last_s=6.0)
 """Longer than it takes until silent members are DOWN, and than a word takes to settle; no instance expires."""
 BRIEF_AMOUNTS = Amounts(
     lasting=40,

@@ -166,7 +166,7 @@ class SimLink:
         match step:
             case Rest(seconds):
                 self.member.in_run(math.ceil(seconds * 1_000), lambda: self._go_on(turn))
-            case Connect(server):
+            case Connect(server, _):
                 self.server = server
                 self._ask(turn, lambda _process, reply: reply(Outcome.DELIVERED, None), lambda _answer: None)
             case CompareSlice(query, body):

@@ -1,0 +1,55 @@
+"""The steps of a link, by a time of the test: which server it calls, for how long, and when it is silent."""
+
+from app.links.feed_lines import FollowedPart
+from app.links.follower import LinkFollower
+from app.links.link_calls import TIMEOUT_S, LinkError
+from app.links.link_steps import SILENT_MS, Connect, Disconnect, LinkSteps, Rest
+from tests.unit.links.test_follower import Side, settings_of
+
+MARKED_MS = 5_000
+"""In so long after the last word of the other cluster its instances are marked (docs/links.md)."""
+
+
+class Calling:
+    """A link at the time ``now``, whose next step is to connect. It heard the other cluster at the beginning."""
+
+    def __init__(self) -> None:
+        self.now = [1_000_000]
+        side = Side("here", "here:1~1", self.now)
+        settings = settings_of()
+        self.follower = LinkFollower(settings, lambda: "here", side.store, side.foreign.would_be_empty, self.now[0])
+        self.follower.follow(FollowedPart(0, 1, settings.chosen))
+        self.steps = LinkSteps(self.follower, lambda: (0, 1), lambda: self.now[0], lambda: 0.0).run()
+        assert next(self.steps) == Rest(0.0)
+        self.step = self._connect()
+
+    def _connect(self) -> Connect:
+        step = self.steps.send(None)
+        assert isinstance(step, Connect)
+        return step
+
+    def fail(self, after_s: float) -> None:
+        """Have the step fail after so long, and take the next ones up to the next call."""
+        self.now[0] += round(after_s * 1_000)
+        assert self.steps.throw(LinkError("no answer")) == Disconnect()
+        rest = self.steps.send(None)
+        assert isinstance(rest, Rest)
+        self.now[0] += round(rest.seconds * 1_000)
+        self.step = self._connect()
+
+
+def test_silence_is_marked_in_time_when_a_server_that_refuses_is_followed_by_one_that_does_not_answer() -> None:
+    link = Calling()
+    link.fail(SILENT_MS / 1_000 - 0.1)  # a word of less than SILENT_MS ago: not silent yet
+    assert not link.follower.stale
+    heard_ms = link.follower.heard_ms
+    link.fail(link.step.timeout_s)
+    assert link.follower.stale
+    assert link.now[0] - heard_ms <= MARKED_MS
+
+
+def test_a_silent_link_waits_for_a_connection_as_long_as_for_an_answer() -> None:
+    link = Calling()
+    assert link.step.timeout_s == TIMEOUT_S
+    link.fail(link.step.timeout_s)
+    assert (link.follower.stale, link.step.timeout_s) == (True, TIMEOUT_S)
