@@ -39,7 +39,7 @@ def test_all_are_listed(client: FlaskClient) -> None:
 def test_they_come_in_pages_connections_first(client: FlaskClient) -> None:
     for port in (8, 9):
         client.post(f"{V2}/instance", data=SERVICE | {"ip": "10.0.0.2", "port": port})
-    everything = [CONNECTION, "10.0.0.2:8#true", "10.0.0.2:80#true", "10.0.0.2:9#true", "10.0.0.3:81#false"]
+    everything = [CONNECTION, "10.0.0.2:80#true", "10.0.0.2:8#true", "10.0.0.2:9#true", "10.0.0.3:81#false"]
     pages = [data(client, "/search", pageNo=number, pageSize=2) for number in (1, 2, 3, 4)]
     assert [one["clientIds"] for one in pages] == [everything[:2], everything[2:4], everything[4:], []]
     assert {(one["count"], one["connected"]) for one in pages} == {(5, 1)}
