@@ -176,7 +176,7 @@ class FetchSchema(CallSchema):
     )
 
 
-@route("POST", FETCH, access=admin(WRITE), described=Described(FETCHED, takes=(FetchSchema,)))
+@route("POST", FETCH, access=admin(WRITE), described=Described(FETCHED, takes=(FetchSchema,), refusals=(404,)))
 def fetch(call: Call, services: Services) -> Answer:
     """Have a link of this member fetch again: it compares all services that this member follows with the other cluster.
 
