@@ -27,7 +27,8 @@ def test_a_run_that_is_named_is_judged_and_no_other(tmp_path: Path) -> None:
 
 def test_a_dump_of_an_earlier_release_is_read(tmp_path: Path) -> None:
     """Its manifests have a name that readers of Parquet would take for a file of rows."""
-    folders = write_dump(tmp_path, dict.fromkeys(ADDRESSES, [service(), instance(1)]))
+    rows = [service(), instance(1)]
+    folders = write_dump(tmp_path, dict.fromkeys(ADDRESSES, rows))
     assert MANIFEST_NAME.startswith("_")
     for folder in folders:
         (folder / MANIFEST_NAME).rename(folder / OLD_MANIFEST_NAME)
