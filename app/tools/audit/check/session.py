@@ -48,6 +48,10 @@ _MEMORY = re.compile(r"[1-9]\d*[kmgt]", re.IGNORECASE)
 NO_PYSPARK = "the check runs on Spark, and PySpark is not installed: pip install 'rollcall-registry[audit]'"
 
 
+RELEASE_MIN = (4, 0)
+"""The first release of Spark whose Python interface the check uses."""
+
+
 NO_CONNECT = (
     "the check needs a Spark session with its own driver, not one of Spark Connect: "
     "give --master, or submit it with spark-submit --master"
@@ -75,11 +79,13 @@ def open_session(
     results depend on are ours, and ``shuffle_partitions`` is used unless the submission says another.
 
     Raises:
-        NoSpark: PySpark or Java is missing, Spark Connect is asked for, ``driver_memory`` is no size, or Spark does not
-            start.
+        NoSpark: PySpark or Java is missing, PySpark is too old, Spark Connect is asked for, ``driver_memory`` is no
+            size, or Spark does not start.
     """
     if find_spec("pyspark") is None:
         raise NoSpark(NO_PYSPARK)
+    if old := too_old(pyspark_version()):
+        raise NoSpark(old)
     if asked := asks_for_connect(os.environ, master, remote):
         raise NoSpark(f"{NO_CONNECT} (requested by {asked})")
     if "PYSPARK_GATEWAY_PORT" in os.environ:
@@ -107,6 +113,22 @@ def open_session(
         "spark.ui.showConsoleProgress": "false",
     }
     return _start(master, app_name, settings)
+
+
+def pyspark_version() -> str:
+    """Return the release of the PySpark that Python imports, which is Spark's own under ``spark-submit``."""
+    from pyspark import __version__
+
+    return str(__version__)
+
+
+def too_old(version: str) -> str | None:
+    """Return why the check does not run on a release of Spark; None if it does."""
+    parts = re.match(r"(\d+)\.(\d+)", version)
+    if parts is None or (int(parts[1]), int(parts[2])) >= RELEASE_MIN:
+        return None
+    least = ".".join(map(str, RELEASE_MIN))
+    return f"the check needs Spark {least} or newer, and this is Spark {version}: pip install 'pyspark>={least}'"
 
 
 def asks_for_connect(environ: Mapping[str, str], master: str | None, remote: str | None) -> str | None:

@@ -15,6 +15,7 @@ from app.tools.audit.check.session import (
     group_limit,
     open_session,
     spark_environ,
+    too_old,
 )
 
 HOME = Path("/made/home")
@@ -25,6 +26,7 @@ MIB = 1024**2
 def plain_environ(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("SPARK_", "PYSPARK_"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setattr(session, "pyspark_version", lambda: "4.3.0")
 
 
 def test_spark_uses_this_interpreter_and_the_loopback_address() -> None:
@@ -106,6 +108,23 @@ def test_without_pyspark_the_text_says_what_to_install(monkeypatch: pytest.Monke
     monkeypatch.setattr(session, "find_spec", lambda _: None)
     with pytest.raises(NoSpark, match=r"pip install 'rollcall-registry\[audit\]'"):
         open_session(None, "test", shuffle_partitions=1)
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "2.4.8"])
+def test_a_release_of_spark_that_is_too_old_is_refused_in_one_line(
+    version: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "find_spec", lambda _: object())
+    monkeypatch.setattr(session, "pyspark_version", lambda: version)
+    with pytest.raises(
+        NoSpark, match=rf"^the check needs Spark 4\.0 or newer, and this is Spark {version}: pip install .*$"
+    ):
+        open_session(None, "test", shuffle_partitions=1)
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "10.0.0.dev1", "unknown"])
+def test_other_releases_of_spark_are_not(version: str) -> None:
+    assert too_old(version) is None
 
 
 def test_without_java_the_text_is_that_of_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
