@@ -2,49 +2,57 @@
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 pytest.importorskip("pyspark")
 
 from app.rows.rows import ServiceSettings, client_row, record_row
-from tests.spark.conftest import NIGHT, Checking, findings
-from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
+from tests.spark.conftest import NIGHT, Case, Checking, by_case, findings, judged, write_cases
+from tests.support.dumps import ADDRESSES, Rows, instance, service, write_dump
 from tests.support.tiny_server import Given, tiny_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = [pytest.mark.spark]
 ONE, TWO, THREE = ADDRESSES
 ROWS = [service(instances=2), instance(1), instance(2)]
 
 
-def told(tmp_path: Path) -> list[tuple[Any, ...]]:
+Found = list[dict[str, Any]]
+
+
+def brief(found: Found) -> list[tuple[Any, ...]]:
     names = ("finding_class", "lasting", "member", "ip", "found", "expected")
-    return sorted(tuple(one[name] for name in names) for one in findings(tmp_path))
+    return sorted(tuple(one[name] for name in names) for one in found)
+
+
+def told(tmp_path: Path) -> list[tuple[Any, ...]]:
+    return brief(findings(tmp_path))
 
 
 VALUES = "healthy=true enabled=true weight=1.0 metadata={}"
 
 
 class TestEmptyMembers:
-    @pytest.mark.parametrize("empty", [[ONE], [THREE]], ids=["the owner", "another"])
-    @pytest.mark.parametrize("is_large", [False, True])
+    @pytest.mark.parametrize(("empty", "is_large"), [(ONE, False), (THREE, True)], ids=["the owner", "another of many"])
     def test_a_member_that_lost_all_lacks_each_instance(
-        self, empty: list[str], is_large: bool, tmp_path: Path, check: Checking, request: pytest.FixtureRequest
+        self, empty: str, is_large: bool, tmp_path: Path, check: Checking, request: pytest.FixtureRequest
     ) -> None:
         if is_large:
             request.getfixturevalue("many")
-        write_dump(tmp_path / "dumps", {one: [] if one in empty else ROWS for one in ADDRESSES})
+        write_dump(tmp_path / "dumps", {one: [] if one == empty else ROWS for one in ADDRESSES})
         code, text = check()
         assert code == 1
-        assert f"note: {empty[0]} answered, but has no data" in text
+        assert f"note: {empty} answered, but has no data" in text
         assert "divergent: 2 MISSING; 3 members, 2 instances of 1 services" in text
-        assert told(tmp_path) == [
-            ("MISSING", True, empty[0], f"10.1.0.{number}", "absent", VALUES) for number in (1, 2)
-        ]
+        assert told(tmp_path) == [("MISSING", True, empty, f"10.1.0.{number}", "absent", VALUES) for number in (1, 2)]
         owner_lacks = {one["detail"] for one in findings(tmp_path)} == {"the owner lacks it"}
-        assert owner_lacks is (empty == [ONE])
+        assert owner_lacks is (empty == ONE)
 
     def test_two_members_that_lost_all_do_not_outvote_the_owner(self, tmp_path: Path, check: Checking) -> None:
         write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: [], THREE: []})
@@ -52,20 +60,20 @@ class TestEmptyMembers:
         assert code == 1
         assert {(one[0], one[2]) for one in told(tmp_path)} == {("MISSING", TWO), ("MISSING", THREE)}
 
-    @pytest.mark.parametrize("left", [TWO, THREE])
     def test_the_last_member_that_holds_anything_is_right_although_the_owner_lost_it(
-        self, left: str, tmp_path: Path, check: Checking
+        self, tmp_path: Path, check: Checking
     ) -> None:
         """What is left must never be called too much: whoever then removes it removes the last copy."""
         rows = [record_row("namespace dev", {"name": "Dev"}), client_row("1_10.0.0.9_1", 5, ONE, 1), service("g@@none")]
-        write_dump(tmp_path / "dumps", {one: [*ROWS, *rows] if one == left else [] for one in ADDRESSES})
+        write_dump(tmp_path / "dumps", {ONE: [], TWO: [*ROWS, *rows], THREE: []})
         code, _ = check()
         assert code == 1
-        lost = [one for one in ADDRESSES if one != left]
         assert {(one[0], one[2]) for one in told(tmp_path)} == {
-            (finding_class, member) for finding_class in ("MISSING", "SERVICE", "RECORD", "CLIENT") for member in lost
+            (finding_class, member)
+            for finding_class in ("MISSING", "SERVICE", "RECORD", "CLIENT")
+            for member in (ONE, THREE)
         }
-        assert all(one["reference"] == left for one in findings(tmp_path))
+        assert all(one["reference"] == TWO for one in findings(tmp_path))
 
     def test_members_that_all_hold_nothing_agree_and_it_is_said(self, tmp_path: Path, check: Checking) -> None:
         write_dump(tmp_path / "dumps", {one: [] for one in ADDRESSES})
@@ -75,16 +83,28 @@ class TestEmptyMembers:
 
 
 class TestNoVerdictWithoutProof:
-    @pytest.mark.parametrize("absent_in", [1, 2])
-    def test_a_member_that_was_absent_in_one_round_is_a_finding(
-        self, absent_in: int, tmp_path: Path, check: Checking
+    def test_a_member_that_was_absent_in_one_round_or_both_is_a_finding_and_as_owner_no_dispute(
+        self, tmp_path: Path, check: Checking
     ) -> None:
-        whole, part = dict.fromkeys(ADDRESSES, ROWS), {ONE: ROWS, TWO: ROWS, THREE: "connection refused"}
-        write_dump(tmp_path / "dumps", *((part, whole) if absent_in == 1 else (whole, part)))
+        """The third member is absent in both rounds, and all others name it as the owner of a service."""
+        of_absent = [
+            service("DEFAULT_GROUP@@of-absent", THREE),
+            instance(3, service="DEFAULT_GROUP@@of-absent", owner=THREE),
+        ]
+        rows, refused = [*ROWS, *of_absent], "connection refused"
+        first, second = "10.0.0.4:8848", "10.0.0.5:8848"
+        members: dict[str, Rows | str] = {ONE: rows, TWO: rows, THREE: refused}
+        write_dump(
+            tmp_path / "dumps", members | {first: refused, second: rows}, members | {first: rows, second: refused}
+        )
         code, text = check()
         assert code == 1
-        assert "divergent: 1 ABSENT_MEMBER; 2 of 3 members, 2 instances" in text
-        assert findings(tmp_path)[0]["detail"] == "in one round only: connection refused"
+        assert "divergent: 3 ABSENT_MEMBER; 2 of 5 members, 3 instances" in text
+        assert {(one["finding_class"], one["member"], one["detail"]) for one in findings(tmp_path)} == {
+            ("ABSENT_MEMBER", THREE, refused),
+            ("ABSENT_MEMBER", first, f"in one round only: {refused}"),
+            ("ABSENT_MEMBER", second, f"in one round only: {refused}"),
+        }
 
     def test_whatever_fails_ends_as_unjudged(
         self, tmp_path: Path, check: Checking, monkeypatch: pytest.MonkeyPatch
@@ -109,128 +129,168 @@ class TestNoVerdictWithoutProof:
         assert (alert["night"], alert["verdict"]) == (NIGHT, "unjudged")
 
 
-class TestWhatStaysWrong:
-    @pytest.mark.usefixtures("many")
-    def test_values_that_differ_under_one_version_are_silent_corruption(self, tmp_path: Path, check: Checking) -> None:
-        odd = [service(), instance(1, version="1.101.a", weight=2.0, enabled=False, metadata={"a": "b"})]
-        even = [service(), instance(1, version="1.101.a")]
-        write_dump(tmp_path / "dumps", {ONE: even, TWO: odd, THREE: even})
-        assert check()[0] == 1
-        values = 'healthy=true enabled=false weight=2.0 metadata={"a":"b"}'
-        assert told(tmp_path) == [("SILENT_CORRUPTION", True, TWO, "10.1.0.1", values, VALUES)]
-
-    def test_a_lower_version_with_the_same_values_in_both_rounds_is_behind(
-        self, tmp_path: Path, check: Checking
-    ) -> None:
-        # Numbers, and not texts: 9 is lower than 10.
-        old, new = instance(1, version="1.9.a"), instance(1, version="1.10.a")
-        write_dump(tmp_path / "dumps", {ONE: [service(), old], TWO: [service(), new], THREE: [service(), new]})
-        assert check()[0] == 1
-        assert told(tmp_path) == [("BEHIND", True, ONE, "10.1.0.1", "1.9.a", "1.10.a")]
-
-    def test_a_version_that_catches_up_is_nothing(self, tmp_path: Path, check: Checking) -> None:
-        def round_of(*versions: str) -> dict[str, Rows | str]:
-            rows = [[service(), instance(1, version=version)] for version in versions]
-            return dict(zip(ADDRESSES, rows, strict=True))
-
-        write_dump(tmp_path / "dumps", round_of("1.4.a", "1.3.a", "1.4.a"), round_of("1.5.a", "1.4.a", "1.5.a"))
-        code, text = check()
-        assert (code, told(tmp_path)) == (0, [])
-        assert "late" not in text
-
-    def test_a_list_of_a_lower_version_is_behind(self, tmp_path: Path, check: Checking) -> None:
-        old = [service() | {"version": "1.0.a"}, instance(1)]
-        write_dump(tmp_path / "dumps", {ONE: [service(), instance(1)], TWO: old})
-        assert check()[0] == 1
-        assert told(tmp_path) == [("BEHIND", True, TWO, "", "1.0.a", "1.1.a")]
-
-    def test_a_service_without_instances_at_one_member_only(self, tmp_path: Path, check: Checking) -> None:
-        empty = service("DEFAULT_GROUP@@empty", instances=0)
-        write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: [*ROWS, empty], THREE: ROWS})
-        assert check()[0] == 1
-        assert told(tmp_path) == [("SERVICE", True, TWO, "", "there, without instances", "absent")]
-
-    def test_a_service_without_instances_that_one_member_lacks(self, tmp_path: Path, check: Checking) -> None:
-        empty = [*ROWS, service("DEFAULT_GROUP@@empty", instances=0)]
-        write_dump(tmp_path / "dumps", {ONE: empty, TWO: ROWS, THREE: empty}, {ONE: empty, TWO: empty, THREE: empty})
-        code, text = check()
-        assert (code, "1 late" in text) == (0, True)
-        assert told(tmp_path) == [("SERVICE", False, TWO, "", "absent", "there, without instances")]
-
-    def test_what_the_owner_alone_lacks_is_not_too_many_elsewhere(self, tmp_path: Path, check: Checking) -> None:
-        others = [service(), instance(1)]
-        write_dump(tmp_path / "dumps", {ONE: [service()], TWO: others, THREE: others})
-        assert check()[0] == 1
-        assert told(tmp_path) == [("MISSING", True, ONE, "10.1.0.1", "absent", VALUES)]
-        assert findings(tmp_path)[0]["detail"] == "the owner lacks it"
-
-    @pytest.mark.parametrize("named", [TWO, "10.9.9.9:8848"], ids=["another member", "a stranger"])
-    def test_a_member_that_names_a_wrong_owner(self, named: str, tmp_path: Path, check: Checking) -> None:
-        rows = [service(), instance(1)]
-        write_dump(tmp_path / "dumps", {ONE: rows, TWO: rows, THREE: [service(owner=named), instance(1)]})
-        assert check()[0] == 1
-        assert told(tmp_path) == [("OWNER", True, THREE, "", THREE, ONE)]
-        detail = f"{THREE} names {named}, and {ONE} claims to be responsible"
-        assert findings(tmp_path)[0]["detail"] == detail
-        assert findings(tmp_path)[0]["service"] == SERVICE
-
-    def test_an_absent_owner_that_all_others_name_is_no_dispute(self, tmp_path: Path, check: Checking) -> None:
-        rows = [service(owner=THREE), instance(1, owner=THREE)]
-        write_dump(tmp_path / "dumps", {ONE: rows, TWO: rows, THREE: "connection refused"})
-        assert check()[0] == 1
-        assert [one[0] for one in told(tmp_path)] == ["ABSENT_MEMBER"]
-
-
-class TestManyMembers:
-    def test_forty_members_have_bits_of_their_own(self, tmp_path: Path, check: Checking) -> None:
-        """More than one 64-bit number holds: those of the second number are told apart, and counted, too."""
-        addresses = [f"10.0.0.{number}:8848" for number in range(10, 50)]
-        owner, odd, lacking, extra = (addresses[place] for place in (0, 30, 31, 39))
-        rows = [service(owner=owner, instances=2), *(instance(number, owner=owner) for number in (1, 2))]
-        members: dict[str, Rows | str] = dict.fromkeys(addresses, rows)
-        members[odd] = [*rows[:2], instance(2, owner=owner, weight=5.0)]
-        members[lacking] = rows[:2]
-        members[extra] = [*rows, instance(3, owner=owner)]
-        write_dump(tmp_path / "dumps", members)
-        code, text = check()
-        assert code == 1
-        assert "40 members, 3 instances of 1 services" in text
-        assert {one[:4] for one in told(tmp_path)} == {
-            ("WEIGHT", True, odd, "10.1.0.2"),
-            ("MISSING", True, lacking, "10.1.0.2"),
-            ("EXTRA", True, extra, "10.1.0.3"),
-        }
-
-    @pytest.mark.parametrize("place", [0, 31])
-    def test_an_owner_beyond_the_first_number_is_known(self, place: int, tmp_path: Path, check: Checking) -> None:
-        addresses = [f"10.0.0.{number}:8848" for number in range(10, 50)]
-        owner = addresses[place]
-        rows = [service(owner=owner, instances=1), instance(1, owner=owner)]
-        members: dict[str, Rows | str] = dict.fromkeys(addresses, rows)
-        write_dump(tmp_path / "dumps", members)
-        assert check()[0] == 0
-        claims = {**members, addresses[35]: [service(owner=addresses[35], instances=1), rows[1]]}
-        write_dump(tmp_path / "dumps", claims, date="2026-11-21")
-        code, text = check(night="2026-11-21")
-        assert (code, "divergent: 1 OWNER; " in text) == (1, True)
-        assert findings(tmp_path, "2026-11-21")[0]["detail"].startswith(f"{owner}, {addresses[35]} each claim")
-
-
 SETTINGS = ServiceSettings.of({"team": "a"}, 0.5, {"type": "none"}, {}, "4.2.a").fields()
+EMPTY = service("DEFAULT_GROUP@@empty", instances=0)
+ODD = {"version": "1.101.a", "weight": 2.0, "enabled": False, "metadata": {"a": "b"}}
+ODD_VALUES = 'healthy=true enabled=false weight=2.0 metadata={"a":"b"}'
+STRANGER = "10.9.9.9:8848"
+ALL = [service(), instance(1)]
 
 
-class TestBesideInstances:
-    def test_settings_of_a_service_that_one_member_has_otherwise(self, tmp_path: Path, check: Checking) -> None:
-        rows = [service(instances=1) | SETTINGS, instance(1)]
-        older = [rows[0] | {"protect_threshold": 0.0, "settings_version": "4.1.a"}, rows[1]]
-        write_dump(tmp_path / "dumps", {ONE: rows, TWO: older, THREE: rows})
-        assert check()[0] == 1
-        [one] = findings(tmp_path)
-        assert (one["finding_class"], one["member"], one["service"]) == ("SETTINGS", TWO, SERVICE)
+def alike(*departing: tuple[str, Rows], rows: Rows = ALL) -> dict[str, Rows]:
+    """The rows of the three members: the same but for those that depart."""
+    return {**dict.fromkeys(ADDRESSES, rows), **dict(departing)}
+
+
+def at_versions(*versions: str) -> dict[str, Rows]:
+    return {one: [service(), instance(1, version=version)] for one, version in zip(ADDRESSES, versions, strict=True)}
+
+
+def wrong_owner(named: str) -> Case:
+    departing = THREE, [service(owner=named), instance(1)]
+    detail = f"{THREE} names {named}, and {ONE} claims to be responsible"
+    return Case([("OWNER", True, THREE, "", THREE, ONE)], alike(departing), detail=detail)
+
+
+CASES = {
+    "values that differ under one version are silent corruption": Case(
+        [("SILENT_CORRUPTION", True, TWO, "10.1.0.1", ODD_VALUES, VALUES)],
+        alike((TWO, [service(), instance(1, **ODD)]), rows=[service(), instance(1, version="1.101.a")]),
+    ),
+    "a lower version with the same values in both rounds is behind, by numbers and not texts": Case(
+        [("BEHIND", True, ONE, "10.1.0.1", "1.9.a", "1.10.a")], at_versions("1.9.a", "1.10.a", "1.10.a")
+    ),
+    "a version that catches up is nothing, and not late": Case(
+        [], at_versions("1.4.a", "1.3.a", "1.4.a"), at_versions("1.5.a", "1.4.a", "1.5.a")
+    ),
+    "a list of a lower version is behind": Case(
+        [("BEHIND", True, TWO, "", "1.0.a", "1.1.a")],
+        alike((TWO, [service() | {"version": "1.0.a"}, instance(1)])),
+    ),
+    "a service without instances at one member only": Case(
+        [("SERVICE", True, TWO, "", "there, without instances", "absent")], alike((TWO, [*ALL, EMPTY]))
+    ),
+    "a service without instances that one member lacks in one round is late": Case(
+        [("SERVICE", False, TWO, "", "absent", "there, without instances")],
+        alike((TWO, ALL), rows=[*ALL, EMPTY]),
+        alike(rows=[*ALL, EMPTY]),
+    ),
+    "an instance that the owner alone lacks is not too many elsewhere": Case(
+        [("MISSING", True, ONE, "10.1.0.1", "absent", VALUES)],
+        alike((ONE, [service()])),
+        detail="the owner lacks it",
+    ),
+    "a member that names another member as the owner": wrong_owner(TWO),
+    "a member that names a stranger as the owner": wrong_owner(STRANGER),
+    "settings of a service that one member has otherwise": Case(
+        [("SETTINGS", True, TWO, "")],
+        alike(
+            (TWO, [service(instances=1) | SETTINGS | {"protect_threshold": 0.0, "settings_version": "4.1.a"}, ALL[1]]),
+            rows=[service(instances=1) | SETTINGS, ALL[1]],
+        ),
+    ),
+}
+
+
+def at(revision: int) -> list[dict[str, Any]]:
+    """A client that goes on changing."""
+    return [client_row("3_10.0.0.9_3", revision, ONE, 1)]
+
+
+@pytest.fixture(scope="module")
+def wrong(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Found]:
+    """The findings of a night with all cases, and with records and clients that depart, by case."""
+    folder = tmp_path_factory.mktemp("wrong")
+    dev, qa = record_row("namespace dev", {"name": "Dev"}, "1.1.a"), record_row("namespace qa", {}, "1.1.a")
+    there, old = client_row("1_10.0.0.9_1", 5, ONE, 1), client_row("1_10.0.0.9_1", 4, ONE, 1)
+    gone = client_row("2_10.0.0.9_2", 1, TWO, 1)
+    beside = {ONE: [qa, there], TWO: [dev, old], THREE: [dev, qa, there, gone]}
+    changing = [dict(zip(ADDRESSES, (at(one), at(one - 1), at(one)), strict=True)) for one in (5, 7)]
+    write_cases(folder / "dumps", CASES, *[{one: beside[one] + rows[one] for one in ADDRESSES} for rows in changing])
+    judged(spark, folder, NIGHT)
+    return by_case(CASES, findings(folder))
+
+
+class TestWhatStaysWrong:
+    @pytest.mark.parametrize("name", CASES)
+    def test_it_is_found_and_nothing_else(self, name: str, wrong: Mapping[str, Found]) -> None:
+        case = CASES[name]
+        found = brief(wrong[name])
+        assert [one[: len(wanted)] for one, wanted in zip(found, case.found, strict=True)] == list(case.found)
+        assert case.detail is None or {one["detail"] for one in wrong[name]} == {case.detail}
+
+    def test_settings_are_told_with_their_versions(self, wrong: Mapping[str, Found]) -> None:
+        [one] = wrong["settings of a service that one member has otherwise"]
         assert (one["found_version"], one["expected_version"]) == ("4.1.a", "4.2.a")
         assert "protectThreshold=0.0" in one["found"]
         assert "protectThreshold=0.5" in one["expected"]
 
+    def test_a_record_that_one_member_lost(self, wrong: Mapping[str, Found]) -> None:
+        records = [one for one in wrong[""] if one["finding_class"] == "RECORD"]
+        assert sorted((one["name"], one["lasting"], one["member"], one["found"]) for one in records) == [
+            ("namespace dev", True, ONE, "absent"),
+            ("namespace qa", True, TWO, "absent"),
+        ]
+
+    def test_a_client_at_another_revision_and_one_that_its_member_does_not_have(
+        self, wrong: Mapping[str, Found]
+    ) -> None:
+        clients = [one for one in wrong[""] if one["finding_class"] == "CLIENT" and one["lasting"]]
+        assert sorted((one["name"], one["member"], one["reference"], one["found"]) for one in clients) == [
+            ("1_10.0.0.9_1", TWO, ONE, f"revision 4 of {ONE}"),
+            ("2_10.0.0.9_2", THREE, TWO, f"revision 1 of {TWO}"),
+        ]
+
+    def test_a_client_that_goes_on_changing_is_late(self, wrong: Mapping[str, Found]) -> None:
+        late = [one for one in wrong[""] if not one["lasting"]]
+        assert [(one["finding_class"], one["name"], one["member"]) for one in late] == [("CLIENT", "3_10.0.0.9_3", TWO)]
+
+
+class TestManyMembers:
+    """More members than one 64-bit number holds: those of the second number are told apart, and counted, too."""
+
+    FORTY = tuple(f"10.0.0.{number}:8848" for number in range(10, 50))
+
+    def test_forty_members_have_bits_of_their_own_and_an_owner_beyond_the_first_number_is_known(
+        self, spark: "SparkSession", tmp_path: Path
+    ) -> None:
+        owner, odd, lacking, claiming, extra = (self.FORTY[place] for place in (0, 30, 31, 35, 39))
+
+        def of(owned_by: str, count: int = 1) -> list[dict[str, Any]]:
+            instances = [instance(number, owner=owned_by) for number in range(1, count + 1)]
+            return [service(owner=owned_by, instances=count), *instances]
+
+        rows = of(owner, 2)
+        departing = {
+            odd: [*rows[:2], instance(2, owner=owner, weight=5.0)],
+            lacking: rows[:2],
+            extra: [*rows, instance(3, owner=owner)],
+        }
+        everyone = {name: dict.fromkeys(self.FORTY, of(name)) for name in (owner, lacking)}
+        claims = {claiming: [service(owner=claiming, instances=1), of(owner)[1]]}
+        cases = {
+            "bits": Case([], dict.fromkeys(self.FORTY, rows) | departing),
+            "far": Case([], everyone[lacking]),
+            "disputed": Case([], everyone[owner] | claims),
+            "far and disputed": Case([], everyone[lacking] | claims),
+        }
+        write_cases(tmp_path / "dumps", cases)
+        summary = judged(spark, tmp_path, NIGHT)
+        assert "40 members, 6 instances of 4 services" in summary.line
+        found = by_case(cases, findings(tmp_path))
+        assert {one[:4] for one in brief(found["bits"])} == {
+            ("WEIGHT", True, odd, "10.1.0.2"),
+            ("MISSING", True, lacking, "10.1.0.2"),
+            ("EXTRA", True, extra, "10.1.0.3"),
+        }
+        assert found["far"] == []
+        for name, one in (("disputed", owner), ("far and disputed", lacking)):
+            [dispute] = found[name]
+            assert dispute["finding_class"] == "OWNER"
+            assert dispute["detail"].startswith(f"{one}, {claiming} each claim")
+
+
+class TestBesideInstances:
     def test_a_member_that_does_not_tell_them_departs_in_nothing(self, tmp_path: Path, check: Checking) -> None:
         rows = [record_row("switches", {"a": 1}), service(instances=1) | SETTINGS, instance(1)]
         write_dump(tmp_path / "dumps", {ONE: rows, TWO: [service(instances=1), instance(1)], THREE: rows})
@@ -250,43 +310,6 @@ class TestBesideInstances:
                 member["kind"] = "nacos-1"
             path.write_text(json.dumps(manifest))
         assert check()[0] == 0
-
-    @pytest.mark.parametrize("lost", [ONE, TWO])
-    def test_a_record_that_one_member_lost(self, lost: str, tmp_path: Path, check: Checking) -> None:
-        rows = [record_row("namespace dev", {"name": "Dev"}, "1.1.a"), service(instances=1), instance(1)]
-        write_dump(tmp_path / "dumps", {one: rows[1:] if one == lost else rows for one in ADDRESSES})
-        assert check()[0] == 1
-        [one] = findings(tmp_path)
-        assert (one["finding_class"], one["name"], one["member"], one["found"]) == (
-            "RECORD",
-            "namespace dev",
-            lost,
-            "absent",
-        )
-
-    def test_a_client_at_another_revision_and_one_that_its_member_does_not_have(
-        self, tmp_path: Path, check: Checking
-    ) -> None:
-        there, old = client_row("1_10.0.0.9_1", 5, ONE, 1), client_row("1_10.0.0.9_1", 4, ONE, 1)
-        gone = client_row("2_10.0.0.9_2", 1, TWO, 1)
-        plain = [service(instances=1), instance(1)]
-        write_dump(tmp_path / "dumps", {ONE: [there, *plain], TWO: [old, *plain], THREE: [there, gone, *plain]})
-        assert check()[0] == 1
-        found = sorted((one["name"], one["member"], one["reference"], one["found"]) for one in findings(tmp_path))
-        assert found == [
-            ("1_10.0.0.9_1", TWO, ONE, f"revision 4 of {ONE}"),
-            ("2_10.0.0.9_2", THREE, TWO, f"revision 1 of {TWO}"),
-        ]
-
-    def test_a_client_that_goes_on_changing_is_late(self, tmp_path: Path, check: Checking) -> None:
-        plain = [service(instances=1), instance(1)]
-
-        def at(revision: int) -> Rows:
-            return [client_row("1_10.0.0.9_1", revision, ONE, 1), *plain]
-
-        write_dump(tmp_path / "dumps", {ONE: at(5), TWO: at(4), THREE: at(5)}, {ONE: at(7), TWO: at(6), THREE: at(7)})
-        code, text = check()
-        assert (code, "; 1 late; " in text) == (0, True)
 
 
 class TestEverythingSuspect:
