@@ -273,3 +273,6 @@ metadata_directory
 filter_stream
 _make_node
 num_called_num
+
+# Notebooks call it: docs/audit-dumps.md.
+read_dump
