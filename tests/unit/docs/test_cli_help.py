@@ -38,7 +38,7 @@ def test_each_exit_code_is_told_of() -> None:
 
 
 def test_results_come_as_json_too() -> None:
-    names = ("serve", "demo", "user", "admin", "files", "completion")
+    names = ("serve", "demo", "user", "admin", "files", "completion", "migrate", "migrate plan")
     without = {"rollcall", *(f"rollcall {name}" for name in names)}
     lacking = {
         one.prog

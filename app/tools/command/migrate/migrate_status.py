@@ -22,7 +22,7 @@ from app.tools.command.migrate.migration_table import show
 from app.tools.command.migrate.nacos_view import NacosReader
 
 
-class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
+class _ServicesBar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
     """The setting by which tqdm starts no thread beside the bar."""
 
@@ -64,7 +64,7 @@ def show_status(options: argparse.Namespace, addresses: Sequence[str], nacos_acc
             lasting &= departures(view, here)
         is_shown = sys.stderr.isatty() if options.progress is None else options.progress
         calls = nacos.single_calls
-        with _Bar(total=calls, unit=" services", file=sys.stderr, disable=not is_shown or not calls) as bar:
+        with _ServicesBar(total=calls, unit=" services", file=sys.stderr, disable=not is_shown or not calls) as bar:
             ask_nacos(partial(nacos.read_clients, bar.update))
     migration = judge(view, here, lasting)
     show(options, view, here, migration)

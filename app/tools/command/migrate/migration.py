@@ -6,7 +6,7 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from app.tools.command.migrate.member_view import MemberView
-from app.tools.command.migrate.nacos_view import Address, Connection, NacosView, ServiceName, Subscriber
+from app.tools.command.migrate.nacos_view import Address, ConnectedClient, NacosSubscriber, NacosView, ServiceName
 
 BOTH = "both"
 NO_APP = ("-", "unknown")
@@ -30,7 +30,7 @@ class MoveStep(IntEnum):
     """Nobody is left, and there is no link."""
 
 
-class Departure(StrEnum):
+class DepartureKind(StrEnum):
     """A difference between both sides of a link."""
 
     MISSING_HERE = "missingHere"
@@ -44,7 +44,7 @@ class Departure(StrEnum):
 class LinkDeparture(NamedTuple):
     """A difference about one instance."""
 
-    kind: Departure
+    kind: DepartureKind
     name: ServiceName
     address: Address
 
@@ -149,15 +149,15 @@ def departures(nacos: NacosView, here: MemberView) -> set[LinkDeparture]:
         listed = nacos.services.get(name, {})
         own = {address for address, one in listed.items() if not one.origin}
         local, brought = here.local.get(name, set()), here.brought.get(name, set())
-        kinds = dict[Departure, set[Address]]()
+        kinds = dict[DepartureKind, set[Address]]()
         if here.brings:
             # A link brings no instance that clients of the Nacos do not get.
             shown = {address for address in own if listed[address].enabled}
-            kinds[Departure.MISSING_HERE] = shown - brought - local
-            kinds[Departure.GONE_THERE] = brought - own
+            kinds[DepartureKind.MISSING_HERE] = shown - brought - local
+            kinds[DepartureKind.GONE_THERE] = brought - own
         if here.sends:
-            kinds[Departure.MISSING_THERE] = local - listed.keys()
-            kinds[Departure.GONE_HERE] = {one for one in listed if listed[one].origin == here.cluster} - local
+            kinds[DepartureKind.MISSING_THERE] = local - listed.keys()
+            kinds[DepartureKind.GONE_HERE] = {one for one in listed if listed[one].origin == here.cluster} - local
         found.update(LinkDeparture(kind, name, one) for kind, addresses in kinds.items() for one in addresses)
     return found
 
@@ -175,7 +175,7 @@ def judge(nacos: NacosView, here: MemberView, lasting: Iterable[LinkDeparture]) 
     services.sort(key=lambda one: (one.is_moved, not one.is_at_nacos))
     clients = _clients(nacos)
     there = _at_nacos(nacos, services, clients)
-    gone = tuple(_differing(services, Departure.GONE_THERE))
+    gone = tuple(_differing(services, DepartureKind.GONE_THERE))
     if not there and not gone:
         step = MoveStep.SWITCH_OFF if here.at_members else MoveStep.DONE
         return Migration(step, (), tuple(services), clients)
@@ -230,7 +230,7 @@ def _clients(nacos: NacosView) -> tuple[ClientStanding, ...]:
     )
 
 
-def _key(one: Subscriber | Connection) -> ClientKey:
+def _key(one: NacosSubscriber | ConnectedClient) -> ClientKey:
     return one.ip, one.agent, "" if one.app in NO_APP else one.app
 
 
@@ -271,11 +271,11 @@ def _unlike(here: MemberView, services: Collection[ServiceStanding]) -> Iterable
     silent = [f"{one.member}: {one.problem}" for one in here.at_members if one.problem]
     if silent or here.links.absent:
         yield StandsInTheWay(Obstacle.SILENT, details=(*silent, *here.links.absent))
-    for kind in Departure:
+    for kind in DepartureKind:
         yield from _differing(services, kind)
 
 
-def _differing(services: Collection[ServiceStanding], kind: Departure) -> Iterable[StandsInTheWay]:
+def _differing(services: Collection[ServiceStanding], kind: DepartureKind) -> Iterable[StandsInTheWay]:
     counts = [sum(each.kind is kind for each in one.departures) for one in services]
     if any(counts):
         yield StandsInTheWay(Obstacle(kind.value), sum(map(bool, counts)), sum(counts))

@@ -51,14 +51,14 @@ _NO_SUCH_CALL = {404, 405, 410, 501}
 _NO_RIGHT = {401, 403}
 
 
-class SeenInstance(NamedTuple):
+class ListedInstance(NamedTuple):
     """An instance in the list of a Nacos; ``origin`` is the cluster whose link registered it, or empty."""
 
     enabled: bool
     origin: str
 
 
-class Subscriber(NamedTuple):
+class NacosSubscriber(NamedTuple):
     """A client that subscribes to a service."""
 
     name: ServiceName
@@ -67,7 +67,7 @@ class Subscriber(NamedTuple):
     app: str
 
 
-class Connection(NamedTuple):
+class ConnectedClient(NamedTuple):
     """A client that is connected over gRPC."""
 
     ip: str
@@ -82,9 +82,9 @@ class NacosView:
     address: str
     version: str
     members: tuple[str, ...]
-    services: dict[ServiceName, dict[Address, SeenInstance]] = field(default_factory=dict)
-    subscribers: set[Subscriber] = field(default_factory=set)
-    connections: set[Connection] = field(default_factory=set)
+    services: dict[ServiceName, dict[Address, ListedInstance]] = field(default_factory=dict)
+    subscribers: set[NacosSubscriber] = field(default_factory=set)
+    connections: set[ConnectedClient] = field(default_factory=set)
     unknown: list[str] = field(default_factory=list)
     """Why a part is not known, one line each."""
 
@@ -146,7 +146,7 @@ class NacosReader:
         Raises:
             CallError: no answer, or one of another shape.
         """
-        found: dict[ServiceName, dict[Address, SeenInstance]] = {}
+        found: dict[ServiceName, dict[Address, ListedInstance]] = {}
         count = 0
         self._namespaces = self._listed_namespaces(namespaces)
         for namespace in self._namespaces:
@@ -262,7 +262,7 @@ class NacosReader:
     def _subscribed(self, name: ServiceName, row: Mapping[str, Any], app_field: str) -> None:
         app = _text(row, app_field)
         if not app.startswith(LINK_APP):
-            self._view.subscribers.add(Subscriber(name, _text(row, "ip"), _text(row, "agent"), app))
+            self._view.subscribers.add(NacosSubscriber(name, _text(row, "ip"), _text(row, "agent"), app))
 
     def _connections(self, client: MemberClient) -> None:
         try:
@@ -281,7 +281,7 @@ class NacosReader:
             is_naming = words.get("module", NAMING) == NAMING and words.get("source") != CLUSTER
             if is_naming and not app.startswith(LINK_APP):
                 ip = _text(meta, "clientIp") or _text(meta, "remoteIp")
-                self._view.connections.add(Connection(ip, _text(meta, "version"), app))
+                self._view.connections.add(ConnectedClient(ip, _text(meta, "version"), app))
 
     def _data(self, path: str, parameters: Mapping[str, str | int] | None = None) -> Any:
         return _data(self._client.get(path, parameters).json())
@@ -333,5 +333,5 @@ def _hosts_3(clusters: Any) -> Iterator[Found]:
             yield read_instance({**one, "clusterName": cluster})
 
 
-def _seen(found: Found) -> SeenInstance:
-    return SeenInstance(found.enabled, found.metadata.get(ORIGIN) or "")
+def _seen(found: Found) -> ListedInstance:
+    return ListedInstance(found.enabled, found.metadata.get(ORIGIN) or "")

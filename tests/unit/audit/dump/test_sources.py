@@ -364,6 +364,18 @@ class TestLogin:
         assert taken.instances == 1
         assert [path for path, _ in fake.calls].count("/v1/auth/login") == 1
 
+    def test_a_nacos_3_has_another_login(self) -> None:
+        fake = FakeNacos("3.0.3", shown={ORDERS: [instance("10.1.0.1")]}, token="secret-token")
+
+        def only_login_3(path: str, _: dict[str, str]) -> Given | None:
+            if path == "/v3/auth/user/login":
+                return Given(200, b'{"accessToken":"secret-token"}')
+            return Given(404, b"no such api") if path == "/v1/auth/login" else None
+
+        fake.on_call = only_login_3
+        taken, _ = taken_of(fake, user="u", password="p")
+        assert taken.instances == 1
+
     def test_a_token_that_ran_out_is_replaced(self) -> None:
         fake = FakeNacos("2.3.1", shown={ORDERS: [instance("10.1.0.1")]}, token="first")
 
@@ -401,5 +413,6 @@ class TestLogin:
         taken_of(answer, identity=("serverIdentity", "secret"), user="u", password="p")
         assert seen.pop("/nacos/v1/ns/operator/dump") == {None}, "a Rollcall member needs none"
         assert seen.pop("/nacos/v1/auth/login") == {None}
+        assert seen.pop("/nacos/v3/auth/user/login") == {None}
         assert seen["/nacos/v1/ns/distro/datums"] == {"secret"}
         assert set().union(*seen.values()) == {"secret"}

@@ -6,7 +6,7 @@ from typing import Any
 from app.tools.audit.format.manifest import Link
 from app.tools.command.migrate.member_view import ClusterLinks, LinkAtMember, MemberView
 from app.tools.command.migrate.migration import (
-    Departure,
+    DepartureKind,
     Migration,
     MoveStep,
     Obstacle,
@@ -14,7 +14,14 @@ from app.tools.command.migrate.migration import (
     departures,
     judge,
 )
-from app.tools.command.migrate.nacos_view import Address, Connection, NacosView, SeenInstance, ServiceName, Subscriber
+from app.tools.command.migrate.nacos_view import (
+    Address,
+    ConnectedClient,
+    ListedInstance,
+    NacosSubscriber,
+    NacosView,
+    ServiceName,
+)
 
 ORDERS = ("public", "DEFAULT_GROUP@@orders")
 CART = ("public", "DEFAULT_GROUP@@cart")
@@ -26,16 +33,16 @@ def at(ip: str) -> Address:
     return ip, 80, "DEFAULT"
 
 
-def nacos(services: dict[ServiceName, dict[str, SeenInstance]], **more: Any) -> NacosView:
+def nacos(services: dict[ServiceName, dict[str, ListedInstance]], **more: Any) -> NacosView:
     listed = {name: {at(ip): one for ip, one in found.items()} for name, found in services.items()}
     return NacosView("10.2.0.1:8848", "2.3.1", ("10.2.0.1:8848",), listed, **more)
 
 
 OWN, SENT, OTHER, DISABLED = (
-    SeenInstance(True, ""),
-    SeenInstance(True, OURS),
-    SeenInstance(True, "dc-c"),
-    SeenInstance(False, ""),
+    ListedInstance(True, ""),
+    ListedInstance(True, OURS),
+    ListedInstance(True, "dc-c"),
+    ListedInstance(False, ""),
 )
 
 
@@ -91,14 +98,14 @@ def test_both_sides_of_a_link_are_compared_by_address() -> None:
     )
     here = linked({ORDERS: {"10.0.0.4", "10.0.0.6"}}, {ORDERS: {"10.0.0.1", "10.0.0.7"}})
     assert {(one.kind, one.address[0]) for one in departures(there, here)} == {
-        (Departure.MISSING_HERE, "10.0.0.2"),  # a disabled one does not come
-        (Departure.MISSING_THERE, "10.0.0.6"),
-        (Departure.GONE_THERE, "10.0.0.7"),
-        (Departure.GONE_HERE, "10.0.0.5"),
+        (DepartureKind.MISSING_HERE, "10.0.0.2"),  # a disabled one does not come
+        (DepartureKind.MISSING_THERE, "10.0.0.6"),
+        (DepartureKind.GONE_THERE, "10.0.0.7"),
+        (DepartureKind.GONE_HERE, "10.0.0.5"),
     }
     found = judged(there, here)
     assert found.step is MoveStep.AGREE
-    assert found.obstacles[:4] == tuple(StandsInTheWay(Obstacle(one.value), 1, 1) for one in Departure)
+    assert found.obstacles[:4] == tuple(StandsInTheWay(Obstacle(one.value), 1, 1) for one in DepartureKind)
     assert departures(there, replace(here, link=None)) == set()
 
 
@@ -123,8 +130,11 @@ def test_a_silent_link_does_not_agree() -> None:
 def test_who_is_left_is_counted_by_services_and_by_clients() -> None:
     there = nacos(
         {ORDERS: {"10.0.0.1": OWN, "10.0.0.2": OWN, "10.0.0.9": SENT}, CART: {"10.0.0.1": OWN, "10.0.0.8": OTHER}},
-        subscribers={Subscriber(CART, "10.0.0.3", "Nacos-Go-Client:v2.3.2", "shop")},
-        connections={Connection("10.0.0.3", "Nacos-Go-Client:v2.3.2", "shop"), Connection("10.0.0.4", "", "-")},
+        subscribers={NacosSubscriber(CART, "10.0.0.3", "Nacos-Go-Client:v2.3.2", "shop")},
+        connections={
+            ConnectedClient("10.0.0.3", "Nacos-Go-Client:v2.3.2", "shop"),
+            ConnectedClient("10.0.0.4", "", "-"),
+        },
     )
     here = linked({ORDERS: {"10.0.0.9"}}, {ORDERS: {"10.0.0.1", "10.0.0.2"}, CART: {"10.0.0.1"}})
     found = judged(there, here)
@@ -151,7 +161,7 @@ def test_who_is_left_is_counted_by_services_and_by_clients() -> None:
 
 def test_a_registration_counts_for_the_only_client_with_its_address() -> None:
     def clients(*apps: str) -> list[tuple[str, int, int]]:
-        subscribers = {Subscriber(CART, "10.0.0.1", "", app) for app in apps}
+        subscribers = {NacosSubscriber(CART, "10.0.0.1", "", app) for app in apps}
         found = judged(nacos({ORDERS: {"10.0.0.1": OWN}}, subscribers=subscribers), linked())
         return [(one.app, one.registers, one.subscribes) for one in found.clients]
 
