@@ -58,8 +58,13 @@ class Hearing:
     kept_until_s: float = inf
     """From then on only instances whose clients came back to the emptied cluster need to be listed (L4)."""
 
+    forgets: bool = False
+    """Whether it forgot everything itself, and hears it anew: a link keeps what it brought in memory."""
+
     def due_s(self, said_s: float) -> float:
         """Return from when on a word shows."""
+        if self.forgets and said_s < self.healed_s:
+            return self.healed_s + SHOWN_S
         if self.is_late and self.cut_s - SHOWN_S < said_s < self.healed_s:
             return self.healed_s + SHOWN_S
         return said_s + SHOWN_S

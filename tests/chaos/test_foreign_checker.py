@@ -61,6 +61,12 @@ def test_what_was_registered_during_the_cut_shows_after_it() -> None:
     assert kinds(check_foreign(listed(AFTER_S, None, "10.0.0.2"), origin, SILENT)) == {ForeignKind.MISSING}
 
 
+def test_a_cluster_that_was_emptied_hears_everything_anew() -> None:
+    emptied, origin = replace(HEARS, forgets=True), registered(50)
+    assert not kinds(check_foreign(listed(130, None), origin, emptied))
+    assert kinds(check_foreign(listed(AFTER_S, None), origin, emptied)) == {ForeignKind.MISSING, ForeignKind.EMPTY}
+
+
 def test_words_are_not_late_where_nothing_is_cut() -> None:
     prompt = replace(HEARS, is_late=False)
     late = listed(CUT_S + 10, None, "10.0.0.2")

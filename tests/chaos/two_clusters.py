@@ -208,6 +208,7 @@ def _hearing(world: TwoClusters, number: int) -> Hearing:
         origin.started_s + YOUNG_S + SHOWN_S,
         origin.is_emptied,
         origin.begun_s + YOUNG_S,
+        reader.is_emptied,
     )
 
 
