@@ -1,6 +1,7 @@
 """Findings over the nights: since when they are open, and what is kept."""
 
 import re
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,49 +32,71 @@ def history(summary: Summary) -> dict[str, tuple[str, str, int]]:
     return {one["finding_class"]: (one["first_seen"], one["last_seen"], one["nights_open"]) for one in summary.examples}
 
 
-def test_a_finding_is_open_since_its_first_night_until_it_heals(spark: "SparkSession", tmp_path: Path) -> None:
-    wrong = instance(1, weight=9.0)
-    assert history(night(spark, tmp_path, "2026-11-01", wrong)) == {"WEIGHT": ("2026-11-01", "2026-11-01", 1)}
-    second = night(spark, tmp_path, "2026-11-02", wrong, instance(2))
+WRONG = instance(1, weight=9.0)
+NIGHTS = {
+    "2026-11-01": [WRONG],
+    "2026-11-02": [WRONG, instance(2)],
+    # A night that could not be judged is no gap: the last one that was counts.
+    "2026-11-04": [WRONG],
+    "2026-11-05": [instance(1)],
+    "2026-11-06": [WRONG],
+}
+FIRST, _, THIRD, FOURTH, LAST = NIGHTS
+
+
+@pytest.fixture(scope="module")
+def nights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Summary]]:
+    """A folder with these nights and their results, and the summary of each."""
+    folder = tmp_path_factory.mktemp("nights")
+    return folder, {date: night(spark, folder, date, *rows) for date, rows in NIGHTS.items()}
+
+
+def test_a_finding_is_open_since_its_first_night_until_it_heals(nights: tuple[Path, dict[str, Summary]]) -> None:
+    _, summaries = nights
+    first, second, third, fourth, last = summaries.values()
+    assert history(first) == {"WEIGHT": (FIRST, FIRST, 1)}
     assert history(second) == {
-        "WEIGHT": ("2026-11-01", "2026-11-02", 2),
+        "WEIGHT": (FIRST, "2026-11-02", 2),
         "EXTRA": ("2026-11-02", "2026-11-02", 1),
     }
-    # A night that could not be judged is no gap: the last one that was counts.
-    third = night(spark, tmp_path, "2026-11-04", wrong)
-    assert history(third) == {"WEIGHT": ("2026-11-01", "2026-11-04", 3)}
-    assert "; open since 2026-11-01; " in third.line
-    assert night(spark, tmp_path, "2026-11-05", instance(1)).line.startswith("agreed")
-    assert history(night(spark, tmp_path, "2026-11-06", wrong)) == {"WEIGHT": ("2026-11-06", "2026-11-06", 1)}
+    assert history(third) == {"WEIGHT": (FIRST, THIRD, 3)}
+    assert f"; open since {FIRST}; " in third.line
+    assert fourth.line.startswith("agreed")
+    assert history(last) == {"WEIGHT": (LAST, LAST, 1)}
 
 
-def test_a_night_that_is_checked_again_replaces_its_own_results_only(spark: "SparkSession", tmp_path: Path) -> None:
-    night(spark, tmp_path, "2026-11-01", instance(1, weight=9.0))
-    before = shape(tmp_path / "out")
-    for _ in range(2):
-        assert history(judged(spark, tmp_path, "2026-11-01"))["WEIGHT"][2] == 1
-    assert shape(tmp_path / "out") == before
-    again = night(spark, tmp_path, "2026-11-02", instance(1, weight=9.0))
-    assert history(again)["WEIGHT"][2] == 2
-    assert [path for path in shape(tmp_path / "out") if "2026-11-02" not in path] == before
-    table = read_table(spark, str(tmp_path / "out"), "findings")
-    assert sorted((row["night"], row["finding_class"]) for row in table.collect()) == [
-        ("2026-11-01", "WEIGHT"),
-        ("2026-11-02", "WEIGHT"),
-    ]
+def test_a_night_that_is_checked_again_replaces_its_own_results_only(
+    spark: "SparkSession", tmp_path: Path, nights: tuple[Path, dict[str, Summary]]
+) -> None:
+    shutil.copytree(nights[0], tmp_path, dirs_exist_ok=True)
+    before, table = shape(tmp_path / "out"), rows_of(spark, tmp_path)
+    others = {path: size for path, size in contents(tmp_path / "out").items() if LAST not in path}
+    assert history(judged(spark, tmp_path, LAST)) == {"WEIGHT": (LAST, LAST, 1)}
+    assert (shape(tmp_path / "out"), rows_of(spark, tmp_path)) == (before, table)
+    assert {path: size for path, size in contents(tmp_path / "out").items() if LAST not in path} == others
+    again = night(spark, tmp_path, "2026-11-07", WRONG)
+    assert history(again) == {"WEIGHT": (LAST, "2026-11-07", 2)}
+    assert [path for path in shape(tmp_path / "out") if "2026-11-07" not in path] == before
+    assert rows_of(spark, tmp_path) == [*table, ("2026-11-07", "WEIGHT")]
 
 
-def test_old_nights_are_removed_and_others_kept(spark: "SparkSession", tmp_path: Path) -> None:
-    for date in ("2026-11-01", "2026-11-02", "2026-11-03"):
-        night(spark, tmp_path, date, instance(1, weight=9.0))
+def test_old_nights_are_removed_and_others_kept(tmp_path: Path, nights: tuple[Path, dict[str, Summary]]) -> None:
+    shutil.copytree(nights[0] / "out", tmp_path / "out")
     results = Results(str(tmp_path / "out"))
-    assert results.remove_before("2026-11-03", 2) == ["2026-11-01"]
-    assert results.nights() == ["2026-11-02", "2026-11-03"]
-    assert not [path for path in contents(tmp_path / "out") if "2026-11-01" in path]
+    assert results.remove_before(LAST, 2) == [FIRST, "2026-11-02", THIRD]
+    assert results.nights() == [FOURTH, LAST]
+    left = [str(path.relative_to(tmp_path)) for path in (tmp_path / "out").rglob("*")]
+    assert not [path for path in left if re.search(rf"{FIRST}|2026-11-02|{THIRD}", path)]
 
 
-def contents(folder: Path) -> set[str]:
-    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+def rows_of(spark: "SparkSession", folder: Path) -> list[tuple[str, str]]:
+    table = read_table(spark, str(folder / "out"), "findings")
+    return sorted((row["night"], row["finding_class"]) for row in table.collect())
+
+
+def contents(folder: Path) -> dict[str, int]:
+    """The files below a folder, with the time of their last change in ns."""
+    return {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
 
 
 def shape(folder: Path) -> list[str]:
