@@ -127,6 +127,10 @@ def _add_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--json", action="store_true", help="print the summary as JSON instead of the verdict line")
     add_alert_options(made)
     made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector here")
+    _add_spark_options(made)
+
+
+def _add_spark_options(made: argparse.ArgumentParser) -> None:
     made.add_argument("--master", metavar="URL", help="the Spark master (local[*]; under spark-submit, its own)")
     made.add_argument("--remote", help=argparse.SUPPRESS)  # of Spark Connect: refused, and told why
     made.add_argument("--driver-memory", metavar="SIZE", help="as in Spark: 4g (half of the machine's, at most 8g)")
