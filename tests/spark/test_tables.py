@@ -84,6 +84,35 @@ def weights(spark: "SparkSession", folder: Path, night: str) -> list[str]:
     return sorted(row["found"] for row in found)
 
 
+class Reading:
+    """The rows of a folder, which Spark reads once for each state of commits and files: most steps change neither."""
+
+    def __init__(self, spark: "SparkSession", folder: Path) -> None:
+        self._spark, self._folder = spark, folder
+        self._read: dict[Any, list[tuple[Any, ...]]] = {}
+
+    def everything(self) -> dict[str, list[tuple[Any, ...]]]:
+        return {table: self._rows(table) for table in TABLE_FIELDS}
+
+    def weights(self) -> list[str]:
+        """The weights of the first night, as ``weights`` has them."""
+        place = list(TABLE_FIELDS["findings"]).index("found")
+        return sorted(row[place] for row in self._rows("findings") if row[0] == NIGHTS[0])
+
+    def _rows(self, table: str) -> list[tuple[Any, ...]]:
+        named = nights_by_file(committed(LocalFileSystem(), str(self._folder / "out")), table)
+        out = self._folder / "out"
+        files = [(digest(out / file.path), "/month=" in file.path, *nights) for file, nights in named.items()]
+        state = table, frozenset(files)
+        if state not in self._read:
+            self._read[state] = rows(self._spark, self._folder, table)
+        return self._read[state]
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 def unnamed(folder: Path) -> list[str]:
     """Files of the tables that no commit names."""
     out = folder / "out"
@@ -97,18 +126,32 @@ def later() -> datetime:
     return datetime.now(UTC) + timedelta(hours=13)
 
 
-def test_the_commit_names_each_file_as_it_is(spark: "SparkSession", tmp_path: Path) -> None:
-    dump(tmp_path, NIGHTS[0], 2.0, 3.0)
-    judged(spark, tmp_path, NIGHTS[0])
-    out = tmp_path / "out"
-    summary = json.loads((out / "reports" / f"night={NIGHTS[0]}" / "summary.json").read_text())
+@pytest.fixture(scope="module")
+def judged_nights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two nights of a month, and one of the next: their dumps and their results, for tests that copy them."""
+    folder = tmp_path_factory.mktemp("nights")
+    for number, night in enumerate(NIGHTS):
+        dump(folder, night, 2.0, *[3.0] * number)
+        judged(spark, folder, night)
+    return folder
+
+
+@pytest.fixture
+def three_nights(judged_nights: Path, tmp_path: Path) -> None:
+    """The judged nights in this test's folder: a commit names its files by their paths below the folder."""
+    shutil.copytree(judged_nights, tmp_path, dirs_exist_ok=True)
+
+
+def test_the_commit_names_each_file_as_it_is(judged_nights: Path) -> None:
+    out = judged_nights / "out"
+    summary = json.loads((out / "reports" / f"night={NIGHTS[1]}" / "summary.json").read_text())
     assert {name: table["rows"] for name, table in summary["tables"].items()} == {
         "findings": 2,
         "services": 1,
         "faults": 2,
         "findings_json": 2,
     }
-    assert unnamed(tmp_path) == []
+    assert unnamed(judged_nights) == []
     for table in summary["tables"].values():
         assert (table["schema"], sum(file["rows"] for file in table["files"])) == (1, table["rows"])
         for file in table["files"]:
@@ -124,37 +167,36 @@ def test_rows_are_counted_by_file_where_there_are_several(spark: "SparkSession",
     assert (table.rows, sorted(file.rows for file in table.files)) == (100, [33, 33, 34])
 
 
+@pytest.mark.usefixtures("three_nights")
 def test_nothing_is_moved(spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Object stores have no rename: one file after the other is copied, and a reader sees a part."""
     moved = []
     for name in ("mv", "mv_file", "rename", "move", "copy", "cp_file"):
         monkeypatch.setattr(LocalFileSystem, name, lambda *_, **__: moved.append(1), raising=False)
-    for weight in (2.0, 3.0):
-        dump(tmp_path, NIGHTS[0], weight)
-        judged(spark, tmp_path, NIGHTS[0])
+    dump(tmp_path, NIGHTS[0], 3.0)
+    judged(spark, tmp_path, NIGHTS[0])
     assert (weights(spark, tmp_path, NIGHTS[0]), moved) == (["3.0"], [])
 
 
+@pytest.mark.usefixtures("three_nights")
 def test_a_check_that_ends_at_any_step_leaves_the_night_before_or_after(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump(tmp_path, NIGHTS[0], 2.0)
-    judged(spark, tmp_path, NIGHTS[0])
     dump(tmp_path, NIGHTS[0], 3.0, 4.0)
     again = Results(str(tmp_path / "out"))
     summary = judge(spark, NightCheck(str(tmp_path / "dumps"), NIGHTS[0]), again)
     shutil.copytree(tmp_path / "out", tmp_path / "judged")
-    seen = []
+    read, seen = Reading(spark, tmp_path), []
     for step in count(1):
         shutil.rmtree(tmp_path / "out")
         shutil.copytree(tmp_path / "judged", tmp_path / "out")
         with killed_after(step, monkeypatch) as has_ended:
             again.publish(summary, "")
-        seen.append(weights(spark, tmp_path, NIGHTS[0]))
+        seen.append(read.weights())
         assert len(committed(LocalFileSystem(), str(tmp_path / "out"))[NIGHTS[0]]["findings"].files) == 1
         Results(str(tmp_path / "out"), now=later()).remove_abandoned()
         assert unnamed(tmp_path) == []
-        assert weights(spark, tmp_path, NIGHTS[0]) == seen[-1]
+        assert read.weights() == seen[-1]
         if not has_ended():
             break
     before, after = ["2.0"], ["3.0", "4.0"]
@@ -162,11 +204,10 @@ def test_a_check_that_ends_at_any_step_leaves_the_night_before_or_after(
     assert len(seen) > 4
 
 
+@pytest.mark.usefixtures("three_nights")
 def test_a_check_that_fails_half_way_leaves_no_files(
     spark: "SparkSession", tmp_path: Path, check: Checking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    dump(tmp_path, NIGHTS[0], 2.0)
-    assert check(night=NIGHTS[0])[0] == 1
     write = Output.write
 
     def full(output: Output, table: str, *arguments: Any) -> Any:
@@ -182,11 +223,10 @@ def test_a_check_that_fails_half_way_leaves_no_files(
     assert weights(spark, tmp_path, NIGHTS[0]) == ["2.0"]
 
 
+@pytest.mark.usefixtures("three_nights")
 def test_files_of_a_check_under_way_stay_and_those_of_one_cut_off_go(
     spark: "SparkSession", tmp_path: Path, check: Checking
 ) -> None:
-    for night in NIGHTS[:2]:
-        dump(tmp_path, night, 2.0)
     other = Results(str(tmp_path / "out"))
     judge(spark, NightCheck(str(tmp_path / "dumps"), NIGHTS[1]), other)
     under_way = unnamed(tmp_path)
@@ -204,11 +244,9 @@ def test_files_of_a_check_under_way_stay_and_those_of_one_cut_off_go(
     assert unnamed(tmp_path) == []
 
 
+@pytest.mark.usefixtures("three_nights")
 def test_a_damaged_commit_has_nothing_removed(spark: "SparkSession", tmp_path: Path, check: Checking) -> None:
     """Its files look like those of a check that was cut off."""
-    for night in NIGHTS[:2]:
-        dump(tmp_path, night, 2.0)
-        judged(spark, tmp_path, night)
     summary = tmp_path / "out" / "reports" / f"night={NIGHTS[0]}" / "summary.json"
     whole = summary.read_bytes()
     summary.write_bytes(whole[:-20])
@@ -221,33 +259,14 @@ def test_a_damaged_commit_has_nothing_removed(spark: "SparkSession", tmp_path: P
     assert weights(spark, tmp_path, NIGHTS[0]) == ["2.0"]
 
 
-def test_what_became_of_an_earlier_night_costs_its_history_and_no_verdict(
-    spark: "SparkSession", tmp_path: Path, check: Checking
-) -> None:
-    for night in NIGHTS[:2]:
-        dump(tmp_path, night, 2.0)
-    judged(spark, tmp_path, NIGHTS[0])
+@pytest.mark.usefixtures("three_nights")
+def test_what_became_of_an_earlier_night_costs_its_history_and_no_verdict(tmp_path: Path, check: Checking) -> None:
     shutil.rmtree(tmp_path / "out" / "faults")
     code, text = check(night=NIGHTS[1])
     assert (code, f"changed after the night {NIGHTS[0]}: the history begins again" in text) == (1, True)
 
 
-@pytest.fixture(scope="module")
-def judged_nights(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two nights of a month, and one of the next: their dumps and their results, for tests that copy them."""
-    folder = tmp_path_factory.mktemp("nights")
-    for number, night in enumerate(NIGHTS):
-        dump(folder, night, 2.0, *[3.0] * number)
-        judged(spark, folder, night)
-    return folder
-
-
 class TestCompaction:
-    @pytest.fixture
-    def three_nights(self, judged_nights: Path, tmp_path: Path) -> None:
-        """The judged nights in this test's folder: a commit names its files by their paths below the folder."""
-        shutil.copytree(judged_nights, tmp_path, dirs_exist_ok=True)
-
     @pytest.mark.usefixtures("three_nights")
     def test_a_month_becomes_one_file_for_each_table(
         self, spark: "SparkSession", tmp_path: Path, check: Checking
@@ -283,17 +302,18 @@ class TestCompaction:
     def test_ended_at_any_step_it_leaves_the_same_rows(
         self, spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        before = everything(spark, tmp_path)
+        read = Reading(spark, tmp_path)
+        before = read.everything()
         shutil.copytree(tmp_path / "out", tmp_path / "before")
         for step in count(1):
             shutil.rmtree(tmp_path / "out")
             shutil.copytree(tmp_path / "before", tmp_path / "out")
             with killed_after(step, monkeypatch) as has_ended:
                 compact(spark, Results(str(tmp_path / "out")), "2026-11-01")
-            assert everything(spark, tmp_path) == before, f"after step {step}"
+            assert read.everything() == before, f"after step {step}"
             Results(str(tmp_path / "out"), now=later()).remove_abandoned()
             assert unnamed(tmp_path) == []
-            assert everything(spark, tmp_path) == before, f"after step {step} and the removal of what was left"
+            assert read.everything() == before, f"after step {step} and the removal of what was left"
             if not has_ended():
                 break
         assert step > 8, "three tables are written, two nights committed, and their files removed"
