@@ -55,42 +55,24 @@ def test_a_known_finding_changes_no_verdict_and_raises_no_alert(tmp_path: Path, 
     assert told["examples"][0]["detail"] == found["detail"]
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
+def test_the_first_entry_that_matches_counts_and_what_matches_nothing_suppresses_nothing_and_is_said(
+    tmp_path: Path, check: Checking
+) -> None:
+    write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: [service(), instance(1, weight=3.0)], THREE: ROWS})
+    others = (
         'class = "EXTRA"',
         'class = "MISSING"\nmember = "10.0.0.3:8848"',
         'class = "MISSING"\nip = "10.1.0"',
         'class = "MISSING"\nnamespace = "prod"',
-    ],
-)
-def test_what_does_not_match_suppresses_nothing_and_it_is_said(entry: str, tmp_path: Path, check: Checking) -> None:
-    write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: FEWER, THREE: ROWS})
-    code, text = check("--suppressions", known(tmp_path, entry))
-    assert code == 1
-    assert "divergent: 1 MISSING; 3 members" in text
-    assert "note: suppressions, entry 1 matched no lasting " in text
-
-
-def test_the_first_entry_that_matches_counts_and_others_stay_open(tmp_path: Path, check: Checking) -> None:
-    rows = [service(), instance(1, weight=3.0)]
-    write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: rows, THREE: ROWS})
-    code, text = check("--suppressions", known(tmp_path, 'class = "MISSING"', 'class = "MISSING"\nip = "10.*"'))
+    )
+    file = known(tmp_path, *others, 'class = "MISSING"', 'class = "MISSING"\nip = "10.*"')
+    code, text = check("--suppressions", file)
     assert code == 1
     assert "divergent: 1 WEIGHT; 3 members, 2 instances of 1 services; 1 suppressed; night" in text
-    assert "entry 1 suppresses 1 MISSING" in text
-    assert "entry 2 matched no lasting MISSING" in text
-
-
-def test_an_entry_that_has_ended_suppresses_nothing(tmp_path: Path, check: Checking) -> None:
-    file = known(tmp_path, 'class = "MISSING"', until=NIGHT)
-    for night in (NIGHT, "2026-11-21"):
-        write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: FEWER, THREE: ROWS}, date=night)
-    assert check("--suppressions", file)[0] == 0
-    code, text = check("--suppressions", file, night="2026-11-21")
-    assert code == 1
-    assert f"note: suppressions, entry 1 expired at {NIGHT}, and suppresses nothing: moves in December" in text
-    assert findings(tmp_path, "2026-11-21")[0]["lasting"] is True
+    for number, name in enumerate(("EXTRA", "MISSING", "MISSING", "MISSING"), 1):
+        assert f"entry {number} matched no lasting {name}" in text
+    assert "entry 5 suppresses 1 MISSING" in text
+    assert "entry 6 matched no lasting MISSING" in text
 
 
 def test_what_is_late_stays_late(tmp_path: Path, check: Checking) -> None:
@@ -109,15 +91,24 @@ def test_a_file_that_cannot_be_used_is_no_verdict(tmp_path: Path, check: Checkin
     assert "known.toml, entry 2: class should be one of MISSING" in text
 
 
-def test_a_suppressed_fault_is_not_healed_and_its_history_goes_on(tmp_path: Path, check: Checking) -> None:
+def test_an_entry_that_has_ended_suppresses_nothing_and_the_history_of_the_fault_goes_on(
+    tmp_path: Path, check: Checking
+) -> None:
+    """A suppressed fault is not healed: it is open in the first night, suppressed in the second, and open again."""
     nights = [f"2026-11-2{number}" for number in range(3)]
     for night in nights:
         write_dump(tmp_path / "dumps", {ONE: ROWS, TWO: FEWER, THREE: ROWS}, date=night)
-    file = known(tmp_path, 'class = "MISSING"')
-    codes = [
-        check(*options, night=night)[0]
-        for night, options in zip(nights, ((), ("--suppressions", file), ()), strict=True)
+    file = known(tmp_path, 'class = "MISSING"', until=nights[1])
+    told = [
+        check(*options, night=night)
+        for night, options in zip(nights, ((), ("--suppressions", file), ("--suppressions", file)), strict=True)
     ]
-    assert codes == [1, 0, 1]
-    histories = [[(one["first_seen"], one["nights_open"]) for one in findings(tmp_path, night)] for night in nights]
-    assert histories == [[(nights[0], 1)], [(nights[0], 2)], [(nights[0], 3)]]
+    assert [code for code, _ in told] == [1, 0, 1]
+    assert (
+        f"note: suppressions, entry 1 expired at {nights[1]}, and suppresses nothing: moves in December" in told[2][1]
+    )
+    histories = [
+        [(one["lasting"], one["first_seen"], one["nights_open"]) for one in findings(tmp_path, night)]
+        for night in nights
+    ]
+    assert histories == [[(True, nights[0], 1)], [(False, nights[0], 2)], [(True, nights[0], 3)]]
