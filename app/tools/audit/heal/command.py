@@ -6,7 +6,7 @@ Exit codes: 0 they agree, 1 they still differ or one did not answer, 2 it could 
 import argparse
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
@@ -21,8 +21,9 @@ from app.tools.audit.client.access import (
     members_of,
     positive_duration_s,
 )
+from app.tools.audit.heal.heal_output import print_lines, say
 from app.tools.audit.report.night_options import add_night_options
-from app.tools.printable import json_line, printable, write_note
+from app.tools.printable import json_line
 
 if TYPE_CHECKING:
     from app.tools.audit.heal.decide import Departure
@@ -130,7 +131,7 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
     _show(options, "before", look, found)
     _tell_late(course.late)
     for note in look.decision.notes:
-        _say(note)
+        say(note)
     if look.decision.blocked:
         return _end(options, look, phrase("not healed: %(reason)s", reason=look.decision.blocked), DIFFERENT)
     if not found:
@@ -142,7 +143,7 @@ def _heal(options: argparse.Namespace, healing: "Healing", stop: Event) -> int:
     _show(options, "after", after, course.left)
     _tell_late(course.late)
     for address, reason in course.refused.items():
-        _say(phrase("%(address)s does not exchange it: %(reason)s", address=address, reason=reason))
+        say(phrase("%(address)s does not exchange it: %(reason)s", address=address, reason=reason))
     if after.decision.blocked:
         return _end(options, after, phrase("not healed: %(reason)s", reason=after.decision.blocked), DIFFERENT)
     if course.left:
@@ -162,39 +163,30 @@ def _show(options: argparse.Namespace, stage: str, look: "Look", departures: "Se
     from app.tools.audit.heal.heal_table import departure_lines, json_departures, json_state, state_lines
 
     if options.json:
-        _print(json_state(stage, look))
-        _print(json_departures(stage, departures))
+        print_lines(json_state(stage, look))
+        print_lines(json_departures(stage, departures))
     else:
-        _print(state_lines(gettext(STAGES[stage]), look))
-        _print(departure_lines(departures))
+        print_lines(state_lines(gettext(STAGES[stage]), look))
+        print_lines(departure_lines(departures))
 
 
 def _tell_late(late: "tuple[Departure, ...]") -> None:
     if late:
-        _say(phrase("%(count)s more differences were still changing, and do not count", count=len(late)))
+        say(phrase("%(count)s more differences were still changing, and do not count", count=len(late)))
 
 
 def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int:
     for address in look.absent:
-        _say(phrase("%(address)s did not answer, so it is unknown whether it agrees", address=address))
+        say(phrase("%(address)s did not answer, so it is unknown whether it agrees", address=address))
     if look.absent and code == AGREED:
         code, text = DIFFERENT, phrase("among the members that answered: %(text)s", text=text)
     if options.json:
-        _print([json_line({"stage": "end", "exit_code": code, "text": text})])
+        print_lines([json_line({"stage": "end", "exit_code": code, "text": text})])
     else:
-        _print([shown(text)])
+        print_lines([shown(text)])
     return code
 
 
-def _print(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()
-
-
 def _could_not(text: str) -> int:
-    _say(text)
+    say(text)
     return NOT_HEALED
-
-
-def _say(text: str) -> None:
-    write_note(f"rollcall heal: {printable(shown(text))}")

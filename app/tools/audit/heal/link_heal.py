@@ -6,13 +6,12 @@ The members take what the other cluster states, by the rules of links; this comm
 import argparse
 import contextlib
 import json
-import sys
 import time
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from threading import Event
 
-from app.languages.phrases import phrase, shown
+from app.languages.phrases import phrase
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
 from app.tools.audit.client.http_client import CallError, MemberClient, Patience
@@ -26,6 +25,7 @@ from app.tools.audit.compare.link_look import (
     look_at_link,
     parse_link,
 )
+from app.tools.audit.heal.heal_output import print_lines, say
 from app.tools.audit.heal.healing import ASK_AGAIN_S, LOOK_AGAIN_S, MEMBERS_MAX, CannotHeal, ask_all
 from app.tools.printable import json_line, printable
 
@@ -154,16 +154,16 @@ def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Acc
     healing = LinkHealing(parse_link(options.link, access), addresses, access, wanted, stop)
     look = healing.find(options.gap)
     count = len(look.findings)
-    _print(_lines(options, "before", look.findings))
+    print_lines(_lines(options, "before", look.findings))
     if not count:
         return _end(options, look, f"the members agree with {look.origin}, instances: {look.instances}", AGREED)
     if options.dry_run:
         return _end(options, look, f"differences: {count}; nothing was done (--dry-run)", DIFFERENT)
     course = LinkCourse(look)
     healing.heal(course, options.within)
-    _print(_lines(options, "after", course.left))
+    print_lines(_lines(options, "after", course.left))
     for address, reason in course.refused.items():
-        _say(phrase("%(address)s does not fetch again: %(reason)s", address=address, reason=reason))
+        say(phrase("%(address)s does not fetch again: %(reason)s", address=address, reason=reason))
     after = course.after or look
     if course.left:
         text = (
@@ -188,19 +188,10 @@ def _lines(options: argparse.Namespace, stage: str, findings: Sequence[LinkFindi
 
 def _end(options: argparse.Namespace, look: LinkLook, text: str, code: int) -> int:
     for address, reason in look.absent.items():
-        _say(phrase("%(address)s is not compared: %(reason)s", address=address, reason=reason))
+        say(phrase("%(address)s is not compared: %(reason)s", address=address, reason=reason))
     if look.is_cut:
-        _say(phrase("more than %(most)s instances differ; only so many were looked at", most=f"{FINDINGS_MAX:,}"))
+        say(phrase("more than %(most)s instances differ; only so many were looked at", most=f"{FINDINGS_MAX:,}"))
     if look.absent and code == AGREED:
         code, text = DIFFERENT, f"among the members that were compared: {text}"
-    _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else printable(text)])
+    print_lines([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else printable(text)])
     return code
-
-
-def _print(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"rollcall heal: {printable(shown(text))}\n")

@@ -11,6 +11,7 @@ from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
 from app.tools.audit.compare.table import MORE_IN_JSON
 from app.tools.audit.format.found import NoFindings, committed_findings, default_results
+from app.tools.audit.heal.heal_output import print_lines, say
 from app.tools.audit.heal.healing import CannotHeal
 from app.tools.audit.heal.many import HealOutcome, ManyHealing
 from app.tools.audit.heal.reading import Wanted
@@ -76,11 +77,11 @@ def heal_many(
         title = gettext("healing %(count)s services", count=len(differ))
         with tqdm(total=calls, desc=title, unit=gettext(" calls"), file=sys.stderr, disable=not is_shown) as bar:
             healing.heal(options.within, bar.update)
-    _print(_lines(options, outcomes))
+    print_lines(_lines(options, outcomes))
     for address, reason in many.refused.items():
-        _say(phrase("%(address)s refused a call: %(reason)s", address=address, reason=reason))
+        say(phrase("%(address)s refused a call: %(reason)s", address=address, reason=reason))
     for address, reason in many.absent.items():
-        _say(
+        say(
             phrase(
                 "%(address)s did not answer, so it is unknown whether it agrees: %(reason)s",
                 address=address,
@@ -140,14 +141,5 @@ def _text(one: HealOutcome, *, is_dry: bool) -> str:
 
 
 def _end(options: argparse.Namespace, text: str, code: int) -> int:
-    _print([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else shown(text)])
+    print_lines([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else shown(text)])
     return code
-
-
-def _print(lines: Iterable[str]) -> None:
-    sys.stdout.writelines(f"{line}\n" for line in lines)
-    sys.stdout.flush()
-
-
-def _say(text: str) -> None:
-    sys.stderr.write(f"rollcall heal: {printable(shown(text))}\n")
