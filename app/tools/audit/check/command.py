@@ -121,13 +121,17 @@ def _add_options(made: argparse.ArgumentParser) -> None:
         metavar="URI",
         help="the dumps of a linked cluster, of the same night: judge what links carry; may be given several times",
     )
+    _add_output_options(made)
+    _add_spark_options(made)
+
+
+def _add_output_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--progress", action=argparse.BooleanOptionalAction, help="show a bar of each stage (on a terminal it is shown)"
     )
     made.add_argument("--json", action="store_true", help="print the summary as JSON instead of the verdict line")
     add_alert_options(made)
     made.add_argument("--textfile", metavar="PATH", help="write metrics for Prometheus's textfile collector here")
-    _add_spark_options(made)
 
 
 def _add_spark_options(made: argparse.ArgumentParser) -> None:
