@@ -20,6 +20,8 @@ SILENT_MS = 3_000
 """After so long without a word the link is silent. The other side says something each second."""
 MARKED_MS = 4_500
 """An attempt to connect ends so long after the last word: the silence is marked within 5 s (docs/links.md)."""
+COMPARED_MS = 10_000
+"""The longest time from a request to compare to its answer."""
 CONNECT_S = 0.5
 """The shortest time for an attempt to connect."""
 RETRY_S, RETRY_MAX_S = 0.1, 2.0
@@ -229,7 +231,9 @@ class LinkSteps:
         follower, answers = self.follower, list[dict[str, Any]]()
         query, body = follower.query() | {"slice": number, "slices": slices}, follower.body(number, slices)
         for _ in range(MORE_MAX):
+            begun_ms = self._now_ms()
             answer: dict[str, Any] = yield CompareSlice(query, body)
+            self._check_timely(begun_ms, COMPARED_MS)
             follower.greeted(answer, self._now_ms())
             follower.counted(answer)
             if follower.slices() > slices:
@@ -249,7 +253,9 @@ class LinkSteps:
             return False
         yield OpenStream(follower.query() | {"run": placed.run, "since": placed.place})
         while True:
+            begun_ms = self._now_ms()
             read: Lines = yield ReadStream()
+            self._check_timely(begun_ms, SILENT_MS)
             if read is None:
                 return True
             lines, size = read
@@ -258,6 +264,15 @@ class LinkSteps:
             yield Rest(self.came(sum("service" in one for one in lines), size))
             if follower.placed is None or self._is_comparison_due() or not self._is_same_part():
                 return False
+
+    def _check_timely(self, begun_ms: int, most_ms: int) -> None:
+        """Refuse an answer that may have waited here for this member to go on: another one may have heard later ones.
+
+        Raises:
+            LinkError: the answer took longer than ``most_ms``.
+        """
+        if (took_ms := self._now_ms() - begun_ms) > most_ms:
+            raise LinkError(f"an answer took {took_ms} ms: this member may have stood still, and the answer may be old")
 
     def came(self, changes: int, size: int) -> float:
         """Count what a server sent, which works therefore. Return how long to read nothing more, in s."""

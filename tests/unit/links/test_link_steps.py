@@ -3,7 +3,7 @@
 from app.links.feed_lines import FollowedPart
 from app.links.follower import LinkFollower
 from app.links.link_calls import TIMEOUT_S, LinkError
-from app.links.link_steps import SILENT_MS, Connect, Disconnect, LinkSteps, Rest
+from app.links.link_steps import SILENT_MS, CompareSlice, Connect, Disconnect, LinkSteps, OpenStream, ReadStream, Rest
 from tests.unit.links.test_follower import Side, settings_of
 
 MARKED_MS = 5_000
@@ -53,3 +53,23 @@ def test_a_silent_link_waits_for_a_connection_as_long_as_for_an_answer() -> None
     assert link.step.timeout_s == TIMEOUT_S
     link.fail(link.step.timeout_s)
     assert (link.follower.stale, link.step.timeout_s) == (True, TIMEOUT_S)
+
+
+def test_a_member_that_stood_still_takes_no_word_of_before() -> None:
+    """It would take an old statement for the latest one, and have it replace what another member heard since."""
+    now = [1_000_000]
+    there, here, settings = Side("there", "there:1~1", now), Side("here", "here:1~1", now), settings_of()
+    follower = LinkFollower(settings, lambda: "here", here.store, here.foreign.would_be_empty, now[0])
+    steps = LinkSteps(follower, lambda: (0, 1), lambda: now[0], lambda: 0.0).run()
+    assert next(steps) == Rest(0.0)
+    assert isinstance(steps.send(None), Connect)
+    assert isinstance(steps.send(None), CompareSlice)
+    greeting = there.greeting().fields(there.feed, there.feed.place())
+    step = steps.send(greeting | {"services": 0, "more": False, "gone": [], "set": []})
+    assert isinstance(step, OpenStream), follower.error
+    assert isinstance(steps.send(None), ReadStream)
+    heard_ms = follower.heard_ms
+    now[0] += SILENT_MS + 1
+    assert steps.send(([greeting], 100)) == Disconnect()
+    assert follower.heard_ms == heard_ms
+    assert "stood still" in follower.error
