@@ -115,12 +115,14 @@ def has_loaded(client: Client) -> bool:
 def taken(client: Client, method: str, path: str, **parameters: object) -> None:
     """Call until it is taken, as a client would: on a busy machine real members lose sight of each other for seconds.
 
-    Then they refuse what one forwards to the other (400), or are DOWN (503); both mean that nothing was done.
+    Then they refuse what one forwards to the other (400), are DOWN (503), or forward to a member that ended (500). In
+    all three cases nothing was done.
     """
+    not_done = {503: b"", 400: b"receive invalid redirect request", 500: b"Connection refused"}
 
     def is_ok() -> bool:
         answer = client.call(method, path, **parameters)
-        if answer.status == 503 or (answer.status == 400 and b"receive invalid redirect request" in answer.body):
+        if answer.status in not_done and not_done[answer.status] in answer.body:
             return False
         told = (answer.status, answer.body)
         if told != (200, b"ok"):

@@ -9,16 +9,21 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from app.naming.model.keys import instance_key
 from app.rows.summary import Summary, Verdict
+from app.tools.audit.compare.link_look import KINDS
 from app.tools.audit.report import textfile
+from app.tools.audit.watch.rounds import RoundOutcome
+from app.tools.audit.watch.watch_metrics import metrics_of
 from tests.support.alert_drill import Drill
 from tests.support.auth import ADMIN, ADMIN_PASSWORD, UserClient, make_first_admin
 from tests.support.damage import LONG
@@ -87,13 +92,21 @@ def all_up(client: UserClient) -> bool:
     return states == ["UP"] * 3
 
 
+def link_metrics(summary: Summary) -> bytes:
+    """The lines of a watch's file about links: the rest is in the file of the watch that goes on."""
+    linked = replace(summary, links=[{"link": "dc-b"} | dict.fromkeys(KINDS, 0)])
+    lines = generate_latest(metrics_of(RoundOutcome(linked))).splitlines(keepends=True)
+    return b"".join(line for line in lines if b"rollcall_watch_link_findings" in line)
+
+
 @pytest.fixture(scope="module")
 def exporter(tmp_path_factory: pytest.TempPathFactory, cluster: ClusterProcesses, clients: object) -> Iterator[Process]:
-    """A node exporter with the metrics of a night and of a watch that goes on."""
+    """A node exporter with the metrics of a night, of a watch that goes on, and of a link that another one watched."""
     folder = tmp_path_factory.mktemp("exporter")
     now = datetime.now(UTC)
     night = Summary(now.date().isoformat(), Verdict.AGREED, "agreed", checked_at=now.isoformat())
     textfile.write(str(folder / "night.prom"), night)
+    (folder / "link.prom").write_bytes(link_metrics(night))
     arguments = ("--collector.disable-defaults", "--collector.textfile", f"--collector.textfile.directory={folder}")
     exporter = Process("prometheus-node-exporter", folder, *arguments)
     members = ",".join(member.address for member in cluster)
