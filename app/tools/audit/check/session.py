@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 import tempfile
+import warnings
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -91,6 +92,8 @@ def open_session(
         raise NoSpark(old)
     if asked := asks_for_connect(os.environ, master, remote):
         raise NoSpark(f"{NO_CONNECT} (requested by {asked})")
+    # Spark looks for pandas and says that it is too new. The check does not use it.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return _submitted(shuffle_partitions)
     master = master or MASTER
