@@ -13,11 +13,16 @@ CHANGED: Attributes = {"weight": 5.0, "enabled": False, "metadata": {"zone": "b"
 ITSELF = "over v1 the instance itself changes, as in 1.4"
 PARTIAL = "2.3.1 also sets weight 1 where a call names no weight"
 CUT_OFF = "2.3.1 loses the change of an instance that beats at a member that is cut off, and its members differ"
+APART = "the members of 2.3.1 differ from each other"
 BOTH_SIDES = "2.3.1 refuses changes where there is no majority"
 
 
 def faults(real: Found, ours: Found) -> Iterator[str]:
-    """Yield each row of ours that is not as it should be, or that differs from the real one without a reason."""
+    """Yield each row of ours that is not as it should be, or that differs from the real one without a reason.
+
+    Real members that differ from each other say nothing of what should be: on a busy machine some lose a change at the
+    end of a partition.
+    """
     for stage, row, kind, peer, found in pairs(real, ours):
         for moment in MOMENTS:
             if moment not in found:
@@ -25,7 +30,7 @@ def faults(real: Found, ours: Found) -> Iterator[str]:
             wanted = should_be(stage, row, kind, moment)
             if found[moment] != wanted:
                 yield f"{stage}, {row}, {kind}, {moment}: ours {found[moment]}, not {wanted}"
-            elif found[moment] != peer[moment] and not reason_of(stage, row, kind):
+            elif found[moment] != peer[moment] and not are_apart(peer[moment]) and not reason_of(stage, row, kind):
                 yield f"{stage}, {row}, {kind}, {moment}: real {peer[moment]}, ours {found[moment]}"
 
 
@@ -63,6 +68,11 @@ def should_be(stage: str, row: str, kind: str, moment: str) -> Any:
     return shown
 
 
+def are_apart(shown: Any) -> bool:
+    """Return whether members show different attributes: then there is a list for each of them."""
+    return isinstance(shown, list) and any(isinstance(one, list) and one != shown[0] for one in shown)
+
+
 def is_itself(row: str, kind: str) -> bool:
     """Return whether a call changes the instance itself, and not beside it."""
     return row.startswith("v1") and kind != "grpc"
@@ -87,6 +97,8 @@ def table(real: Found, ours: Found) -> str:
     for stage, row, kind, peer, found in pairs(real, ours):
         shown = [" -> ".join(short(one.get(moment)) for moment in ("call", "after")) for one in (peer, found)]
         reason = reason_of(stage, row, kind) if shown[0] != shown[1] else ""
+        if shown[0] != shown[1] and are_apart(peer.get("after")):
+            reason = reason or APART
         lines.append(f"{stage:24} {row:23} {kind:10} real {shown[0]:44} ours {shown[1]:44} {reason}")
     return "\n".join(lines)
 
