@@ -27,6 +27,8 @@ from scripts.support.secured_members import make_first_administrator
 NACOS_TIMEOUT_S = 400.0
 """The first start fetches the jars."""
 NACOS_HEAP = "512m"
+NACOS_IDENTITY = {"NACOS_IDENTITY_KEY": "server", "NACOS_IDENTITY_VALUE": "loopback"}
+"""The secret of the members, without which those of 3.x refuse each other."""
 RNACOS_WORKERS = "2"
 RNACOS_GRPC_ABOVE = 1_000
 """Offset from the HTTP port to that of gRPC, which raft uses too, and from there to that of the console."""
@@ -195,8 +197,10 @@ def _release_of(program: Path) -> str:
 
 
 @contextlib.contextmanager
-def nacos(port: int, folder: Path, release: str = "1.4") -> Iterator[Target]:
-    """A standalone real Nacos of a line of releases; it also takes the port 1,000 below, and 2.x those above.
+def nacos(port: int, folder: Path, release: str = "1.4", mode: str = "standalone") -> Iterator[Target]:
+    """A real Nacos of a line of releases, ``standalone`` or a ``cluster`` of three.
+
+    Members have ports 100 apart. Each also takes the port 1,000 below, and from 2.x on the two 1,000 above.
 
     Raises:
         CannotStart: a tool that it needs is not installed, or it does not serve in time.
@@ -204,12 +208,12 @@ def nacos(port: int, folder: Path, release: str = "1.4") -> Iterator[Target]:
     if lacking := lacking_tools():
         raise CannotStart(f"{lacking} must be installed")
     # Servers run for a long time, so they get the optimizing compiler, unlike in tests.
-    environ = {**os.environ, "NACOS_XMX": NACOS_HEAP, "NACOS_TIER": "4"}
+    environ = {**os.environ, "NACOS_XMX": NACOS_HEAP, "NACOS_TIER": "4", **NACOS_IDENTITY}
     work = folder / "nacos"
     try:
         try:
             started = subprocess.run(
-                [NACOS_SCRIPT, "start", release, "standalone", work, str(port)],
+                [NACOS_SCRIPT, "start", release, mode, work, str(port)],
                 env=environ,
                 capture_output=True,
                 text=True,
@@ -220,19 +224,20 @@ def nacos(port: int, folder: Path, release: str = "1.4") -> Iterator[Target]:
             raise CannotStart(f"not within {error.timeout} s") from error
         if started.returncode != 0:
             raise CannotStart((started.stdout + started.stderr).strip()[-500:])
-        pid = pid_of_nacos(started.stdout)
-        yield Target(f"Nacos {_number_in(started.stdout)}", (f"127.0.0.1:{port}",), lambda: [pid])
+        nodes = nodes_of_nacos(started.stdout)
+        addresses = tuple(f"127.0.0.1:{number}" for number in nodes)
+        yield Target(f"Nacos {_number_in(started.stdout)}", addresses, lambda: list(nodes.values()))
     finally:
         if work.exists():
             subprocess.run([NACOS_SCRIPT, "stop", work], stdout=subprocess.DEVNULL, check=False)
 
 
-def pid_of_nacos(said: str) -> int:
-    """The process that the starter of Nacos names. Shape: ``node http=8848 raft=7848 pid=4711``."""
-    found = re.search(r"^node .*\bpid=(\d+)$", said, re.MULTILINE)
-    if found is None:
+def nodes_of_nacos(said: str) -> dict[int, int]:
+    """The processes that the starter of Nacos names, by their port. Shape: ``node http=8848 raft=7848 pid=4711``."""
+    found = re.findall(r"^node http=(\d+) .*\bpid=(\d+)$", said, re.MULTILINE)
+    if not found:
         raise CannotStart(f"no process in {said!r}")
-    return int(found[1])
+    return {int(port): int(pid) for port, pid in found}
 
 
 def _number_in(said: str) -> str:

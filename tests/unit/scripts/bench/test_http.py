@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from scripts.bench.load import MODES, LoadError, Mode, Wrk, WrkRun, fill, find_wrk, parse_wrk
-from scripts.bench.peers import CannotStart, pid_of_nacos, rnacos
+from scripts.bench.peers import CannotStart, nodes_of_nacos, rnacos
 from scripts.bench.report import ALONE, CLUSTER, Results, Row, Sample, cpu_model, overview, plot, series, tables
 from tests.support.tiny_server import Given, Received, refusing_address, tiny_server
 
@@ -262,9 +262,12 @@ def test_a_refusal_beforehand_is_an_error() -> None:
 
 
 def test_the_process_of_nacos_is_read_from_what_its_starter_says() -> None:
-    assert pid_of_nacos("nacos 1.4.1 standalone ready after 9.1 s\nnode http=8848 raft=7848 pid=4711\n") == 4711
+    said = (
+        "nacos 1.4.1 standalone ready after 9 s\nnode http=8848 raft=7848 pid=4711\nnode http=8948 raft=7948 pid=42\n"
+    )
+    assert nodes_of_nacos(said) == {8848: 4711, 8948: 42}
     with pytest.raises(CannotStart):
-        pid_of_nacos("")
+        nodes_of_nacos("")
 
 
 def test_a_program_that_is_not_there_is_said(tmp_path: Path) -> None:
