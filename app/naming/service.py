@@ -347,12 +347,12 @@ class NamingService:
         return [name for name in names if name.startswith(prefix)]
 
     def snapshots(self, only: tuple[str, str] | None = None) -> Iterator[ServiceSnapshot]:
-        """Yield a snapshot of each service, taken when its turn comes. A service that is gone by then is left out.
+        """Yield a snapshot of each service in the order of a dump, if it is still there when its turn comes.
 
         ``only``: the namespace and full name of the one service that is requested.
         """
-        found = [keys.datum_key(*only)] if only else [one.key for one in self._table.services()]
-        return (snapshot for key in found if (snapshot := self._table.snapshot(key)) is not None)
+        found = [only] if only else keys.dump_order((one.namespace, one.full_name) for one in self._table.services())
+        return (snapshot for one in found if (snapshot := self.snapshot(*one)) is not None)
 
     def snapshot(self, namespace: str, service: str) -> ServiceSnapshot | None:
         """Return a consistent copy of a service's whole state; None for an unknown one."""

@@ -40,6 +40,8 @@ import orjson
 METADATA = "metadata"
 CORRUPT = "_corrupt"
 """The column of a line that is no row, beside those of ``FIELDS``."""
+BUCKET = "bucket"
+"""The column of Parquet files with the bucket of the row's service, which follows from its name."""
 FORMAT = 1
 """The version of rows and manifest. A reader refuses any other version; it ignores unknown fields and names them."""
 

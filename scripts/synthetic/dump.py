@@ -11,9 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
+from operator import itemgetter
 
 import orjson
 
+from app.naming.model.keys import dump_bucket
 from app.rows.rows import RowKind, encode_row
 from app.tools.audit.format.file_systems import open_root
 from app.tools.audit.format.findings import FindingClass
@@ -155,6 +157,8 @@ class _Making:
         self.planter = Planter(plan.seed, self.maker, self.members, self.sound)
         self.planter.plan({name: count for name, count in plan.faults.items() if name in PLANTS})
         self.planted: list[Planted] = []
+        self._in_order: list[tuple[int, SyntheticService | View, bool]] = []
+        """The bucket of each service, the service or what each member holds of it, and whether a part ends there."""
         self.services = self.instances = self.part_rows = self.part_number = 0
         self._sizes = random.Random(f"sizes {plan.seed}")
         self.first_ms = int(datetime.fromisoformat(f"{plan.date}T03:15:00+00:00").timestamp() * 1000)
@@ -184,7 +188,7 @@ class _Making:
         return index if index is not None and index % ROUNDS == number - 1 else None
 
     def services_until_full(self) -> None:
-        """Make services until there are enough instances, with the faults evenly distributed."""
+        """Make services until there are enough instances, with the faults evenly distributed; write them by bucket."""
         plan = self.plan
         stride = plan.instances / (self.planter.left + 1)
         next_plant = stride
@@ -198,10 +202,21 @@ class _Making:
                 wanted = self._sizes.randrange(1, 2 * plan.per_service)
                 if plan.shape == "skewed" and self.services == 0:
                     wanted = max(1, plan.instances // SKEWED_PART)
-                self._service(self.maker.next_service(min(room, wanted)))
-            if self.part_rows >= plan.rows_per_part:
+                service = self.maker.next_service(min(room, wanted))
+                self._keep(service, service)
+        for _, made, ends_part in sorted(self._in_order, key=itemgetter(0)):
+            if isinstance(made, View):
+                self._view(made)
+            else:
+                self._service(made)
+            if ends_part or self.part_rows >= plan.rows_per_part:
                 self._end_parts()
         self._end_parts()
+
+    def _keep(self, service: SyntheticService, made: SyntheticService | View, *, ends_part: bool = False) -> None:
+        self._in_order.append((dump_bucket(service.namespace, service.name), made, ends_part))
+        self.services += 1
+        self.instances += service.size
 
     def _end_parts(self) -> None:
         # All at once, so that a part has the same number in both rounds.
@@ -219,8 +234,6 @@ class _Making:
             self._block(service, block, turned)
             self.part_rows += len(block)
         self.part_rows += 1
-        self.services += 1
-        self.instances += service.size
 
     def _block(self, service: SyntheticService, block: list[SyntheticInstance], turned: bool) -> None:
         lines = [encode_row(one.row) for one in block]
@@ -247,9 +260,7 @@ class _Making:
         name, views, planted = self.planter.next(size)
         self.planted += planted
         for view in views:
-            self._view(view)
-        if name == FindingClass.CORRUPT:
-            self._end_parts()
+            self._keep(view.service, view, ends_part=name == FindingClass.CORRUPT and view is views[-1])
 
     def _view(self, view: View) -> None:
         for at, rows in view.rows.items():
@@ -257,8 +268,6 @@ class _Making:
             lines = [row if isinstance(row, bytes) else encode_row(row) for row in rows]
             self.writers[at].add(b"".join(lines), len(lines), kinds[RowKind.SERVICE], kinds[RowKind.INSTANCE])
         self.part_rows += 1 + view.service.size
-        self.services += 1
-        self.instances += view.service.size
 
     def manifests(self) -> None:
         """Write both manifests, and record the faults planted in whole members."""

@@ -4,15 +4,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.sql import functions as F
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
+from app.naming.model.keys import dump_bucket, dump_order
 from app.tools.audit.check.agreement import UNPROVEN
-from app.tools.audit.check.evidence_rows import bucket
-from app.tools.audit.format.digests import bucket_number
+from app.tools.audit.check.evidence import weigh
+from app.tools.audit.check.evidence_rows import read_rows
+from app.tools.audit.format.columns import PAGE_ROWS, SCHEMA
 from app.tools.audit.format.layout import read_night
 from app.tools.audit.format.manifest import MANIFEST_NAME, encode_manifest
 from app.tools.audit.format.part_format import PartFormat
@@ -76,14 +80,19 @@ def test_damage_and_digests_that_are_not_those_of_the_rows_are_found(spark: "Spa
     assert summary.notes == [UNPROVEN]
 
 
-def test_spark_computes_the_bucket_of_a_service_as_the_dump_does(spark: "SparkSession") -> None:
-    names = [
-        ("public", "DEFAULT_GROUP@@orders"),
-        ("dev", "A@@B@@käse \U0001f600"),
-        ("", ""),
-        ("a", "@@@b"),
-        ("a", "b@@"),
-    ]
-    texts = F.array(*[F.struct(F.lit(one).alias("namespace"), F.lit(name).alias("service")) for one, name in names])
-    found = spark.range(1).select(F.inline(texts)).select(bucket().alias("bucket")).collect()
-    assert [row["bucket"] for row in found] == [bucket_number(*one) for one in names]
+def test_a_page_without_a_row_of_the_buckets_is_not_read(spark: "SparkSession", tmp_path: Path) -> None:
+    names = dump_order(("public", f"DEFAULT_GROUP@@s{number}") for number in range(3 * PAGE_ROWS))
+    rows = [service(name, instances=0) for _, name in names]
+    write_dump(tmp_path, {ONE: rows, TWO: rows}, date=NIGHT, part_format=PartFormat.PARQUET)
+    evidence = weigh(read_night(str(tmp_path)), {})
+    last = dump_bucket(*names[-1])
+    expected = 4 * [dump_bucket(*one) for one in names].count(last)
+    path = Path(evidence.files[0].path)
+    place = SCHEMA.get_field_index("service")
+    column = pq.ParquetFile(path).metadata.row_group(0).column(place)
+    body = bytearray(path.read_bytes())
+    body[column.data_page_offset + 500] ^= 1
+    path.write_bytes(bytes(body))
+    assert read_rows(spark, str(tmp_path), evidence, {last}).select("service").distinct().count() * 4 == expected
+    with pytest.raises((PySparkException, Py4JJavaError), match=r"FAILED_READ_FILE"):
+        read_rows(spark, str(tmp_path), evidence).select("service").distinct().count()

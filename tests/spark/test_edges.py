@@ -156,16 +156,17 @@ class TestMetadata:
 
 
 class TestFiles:
+    @pytest.mark.parametrize("at", range(2))
     def test_a_file_of_either_format_that_lacks_rows_leaves_its_member_out(
-        self, tmp_path: Path, check: Checking
+        self, at: int, tmp_path: Path, check: Checking
     ) -> None:
         rows = of("orders", *[instance(number) for number in range(5)])
-        for folder in write_both_formats(tmp_path, {ONE: rows, TWO: rows, THREE: rows[:3]}):
-            change(folder, lambda member: member["parts"][0].update(rows=6))
+        folders = write_both_formats(tmp_path, {ONE: rows, TWO: rows, THREE: rows[:3]})
+        change(folders[at], lambda member: member["parts"][0].update(rows=6))
         code, text = check()
-        assert (code, "divergent: 2 CORRUPT; 2 of 3 members, 5 instances of 1 services" in text) == (1, True), text
-        details = sorted(str(one["detail"]) for one in findings(tmp_path))
-        assert [detail.endswith("the file has 3 rows, but its manifest says 6") for detail in details] == [True, True]
+        assert (code, "divergent: 1 CORRUPT; 2 of 3 members, 5 instances of 1 services" in text) == (1, True), text
+        [found] = findings(tmp_path)
+        assert str(found["detail"]).endswith("the file has 3 rows, but its manifest says 6")
 
     def test_with_two_members_it_leaves_no_verdict(self, tmp_path: Path, check: Checking) -> None:
         rows = of("orders", *[instance(number) for number in range(5)])

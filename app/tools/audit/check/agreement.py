@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 
+from app.naming.model.keys import DUMP_BUCKETS
 from app.tools.audit.check.evidence import Evidence
 from app.tools.audit.format.digests import DIGEST_KIND, Bucket, bucket_in
 from app.tools.audit.format.layout import Night
-from app.tools.audit.format.manifest import MANIFEST_BUCKETS, Digests, MemberDump
+from app.tools.audit.format.manifest import Digests, MemberDump
 
 SHARE_MAX = 0.5
 """The largest share of rows that is read by buckets: above it, reading all costs as much and proves more."""
@@ -58,7 +59,7 @@ class Agreement:
     @property
     def note(self) -> str:
         return (
-            f"read by digests: {len(self.differing):,} of {MANIFEST_BUCKETS:,} buckets of services differ or are odd, "
+            f"read by digests: {len(self.differing):,} of {DUMP_BUCKETS:,} buckets of services differ or are odd, "
             f"and {len(self.sample):,} others were read as a sample"
         )
 
@@ -72,14 +73,13 @@ class Agreement:
 
         ``counted``: as of ``flag.Flagged.counts``.
         """
-        found = (counted["compared_rows"], counted["service_rows"], counted["instance_rows"])
+        found = (counted["rows"], counted["service_rows"], counted["instance_rows"])
         stated = (self.chosen.rows, self.chosen.service_rows, self.chosen.instance_rows)
         return found == stated and not counted["suspect_sampled"]
 
     def completed(self, counted: Mapping[str, int]) -> dict[str, int]:
-        """Return the counts with those of the rows that were not compared."""
-        rest = {name: getattr(self.rest, name) for name in ("services", "instances", "service_rows", "instance_rows")}
-        return {name: value + rest.get(name, 0) for name, value in counted.items()}
+        """Return the counts with those of the rows that were not read."""
+        return {name: value + getattr(self.rest, name, 0) for name, value in counted.items()}
 
 
 def is_full_night(night: str) -> bool:
@@ -146,7 +146,7 @@ def _buckets(table: dict[str, str]) -> Iterator[tuple[int, Bucket]]:
     """Yield the numbers and contents of the buckets in a manifest; one that cannot be read is left out."""
     for number, text in table.items():
         bucket = bucket_in(text) if isinstance(text, str) else None
-        if bucket is not None and number.isdecimal() and int(number) < MANIFEST_BUCKETS:
+        if bucket is not None and number.isdecimal() and int(number) < DUMP_BUCKETS:
             yield int(number), bucket
 
 

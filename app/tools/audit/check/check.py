@@ -11,15 +11,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from app.naming.model.keys import DUMP_BUCKETS
 from app.rows.summary import Summary
 from app.tools.audit.check import evidence as evidences
-from app.tools.audit.check.agreement import UNPROVEN, agreement, is_full_night
+from app.tools.audit.check.agreement import UNPROVEN, Agreement, agreement, is_full_night
 from app.tools.audit.check.evidence import Evidence
 from app.tools.audit.check.evidence_rows import path_in_round, read_rows, read_rows_of, small_frame
 from app.tools.audit.check.explain import explain_instances
 from app.tools.audit.check.explain_services import explain_bad_rows, explain_doubles, explain_owners, explain_services
 from app.tools.audit.check.explain_settings import explain_settings
-from app.tools.audit.check.files import damaged_files, unknown_in_rows, unreadable_file
+from app.tools.audit.check.files import damaged_files, unknown_in_rows, unreadable_file, wrong_hashes
 from app.tools.audit.check.fitting import all_fits, misfits
 from app.tools.audit.check.flag import flag, lacks, with_key, with_services
 from app.tools.audit.check.history import Looked, faults_after, with_history
@@ -30,6 +31,7 @@ from app.tools.audit.check.session import FEW_ROWS
 from app.tools.audit.check.summarize import FINDING_SCHEMA, Compared, in_files, summarize
 from app.tools.audit.check.suppressions import BadSuppressions, open_again, read_suppressions, suppressed
 from app.tools.audit.format.layout import Night, NoDump, read_night
+from app.tools.audit.format.part_format import has_parquet
 
 EXPLAINED_MAX = 50_000
 """The most suspects that are explained: for a member that is behind by millions, so many show as much as all."""
@@ -113,6 +115,8 @@ def _tune(spark: SparkSession, rows: int) -> None:
         "spark.sql.adaptive.enabled": str(not few).lower(),
         "spark.sql.files.minPartitionNum": 4 * cores,
         "spark.sql.files.openCostInBytes": 1 << 18,
+        # With more values than that, Spark does not tell the files' reader which buckets to read.
+        "spark.sql.parquet.pushdown.inFilterThreshold": DUMP_BUCKETS,
         # It would drop the counts along with what turns out to be empty.
         "spark.sql.adaptive.optimizer.excludedRules": AQE_EMPTY,
         # Sums of masks may run over, and rows are judged here, not by an exception.
@@ -140,16 +144,21 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
     files = evidences.files_of(night)
     damaged = damaged_files(spark, check.dumps, night, files)
     full, notes = check.full or is_full_night(night.date), list(check.notes)
+    are_hashed = False
     while True:
         try:
             evidence = evidences.weigh(night, damaged)
         except NoDump as error:
             raise CannotJudge(str(error)) from None
-        agreed = None if full else agreement(night, evidence)
-        rows = read_rows(spark, check.dumps, evidence)
-        if evidence.rows <= FEW_ROWS:
-            rows = rows.persist()  # they are looked at twice
-        flagged = flag(rows, evidence.members, evidence.known_owners, agreed)
+        agreed = None if full or not has_parquet() else agreement(night, evidence)
+        reading = _ComparedRows(spark, check.dumps, evidence, agreed)
+        if agreed is not None and not are_hashed:
+            # Most of their pages are not read.
+            damaged |= wrong_hashes(spark, check.dumps, evidence.files)
+            are_hashed = True
+            continue
+        rows = reading.rows()
+        flagged = flag(rows, evidence.members, evidence.known_owners, agreed.sample if agreed is not None else ())
         suspects = flagged.frame.persist()
         try:
             count = suspects.count()
@@ -162,7 +171,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             damaged[path] = "the file cannot be read to its end"
             continue
         counted = flagged.counts()
-        lacking = _miscounted(rows, evidence) if counted["rows"] != evidence.rows else {}
+        lacking = _miscounted(rows, evidence) if agreed is None and counted["rows"] != evidence.rows else {}
         is_proven = agreed is None or agreed.is_proven(counted)
         if lacking or not is_proven:
             suspects.unpersist()
@@ -175,9 +184,9 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             counted = agreed.completed(counted)
             notes.append(agreed.note)
         notes += unknown_in_rows(check.dumps, evidence.files)
-        evidence = replace(evidence, notes=[*evidence.notes, *notes])
-        compared = _explained(spark, check.dumps, rows, evidence, counted, suspects, count)
-        return compared if all_fits(night, evidence, counted) else _with_misfits(spark, rows, night, compared)
+        reading = replace(reading, evidence=replace(evidence, notes=[*evidence.notes, *notes]))
+        compared = _explained(reading, rows, counted, suspects, count)
+        return compared if all_fits(night, evidence, counted) else _with_misfits(spark, reading.all(), night, compared)
 
 
 def _with_misfits(spark: SparkSession, rows: DataFrame, night: Night, compared: Compared) -> Compared:
@@ -189,26 +198,51 @@ def _with_misfits(spark: SparkSession, rows: DataFrame, night: Night, compared: 
     return replace(compared, findings=findings, evidence=evidence, misfits=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _ComparedRows:
+    """The rows that are compared: all, or those of the buckets to which ``agreed`` points."""
+
+    spark: SparkSession
+    dumps: str
+    evidence: Evidence
+    agreed: Agreement | None
+
+    @property
+    def buckets(self) -> frozenset[int] | None:
+        return None if self.agreed is None else self.agreed.read
+
+    @property
+    def are_few(self) -> bool:
+        return (self.evidence.rows if self.agreed is None else self.agreed.chosen.rows) <= FEW_ROWS
+
+    def all(self) -> DataFrame:
+        return read_rows(self.spark, self.dumps, self.evidence)
+
+    def rows(self) -> DataFrame:
+        """Return the rows, persisted if they are few: they are looked at twice."""
+        rows = read_rows(self.spark, self.dumps, self.evidence, self.buckets)
+        return rows.persist() if self.are_few else rows
+
+    def rows_of(self, keys: DataFrame) -> DataFrame:
+        return read_rows_of(self.spark, self.dumps, self.evidence, keys, self.buckets)
+
+
 def _explained(
-    spark: SparkSession,
-    dumps: str,
-    rows: DataFrame,
-    evidence: Evidence,
-    counted: dict[str, int],
-    suspects: DataFrame,
-    count: int,
+    reading: _ComparedRows, rows: DataFrame, counted: dict[str, int], suspects: DataFrame, count: int
 ) -> Compared:
     """Return the findings of the suspects: of all, or of a sample where they are too many.
 
     A sample without a lasting finding does not prove that the members agree: then all are explained.
     """
+    spark, evidence = reading.spark, reading.evidence
     if count == 0:
         return Compared(evidence, _findings(spark, rows, None, counted, evidence), counted, None, 0, None)
-    is_few = evidence.rows <= FEW_ROWS
     may_last = counted["may_last"]
     for part in _samples(count, may_last):
         keys = with_services(part.of(suspects)).persist()
-        closer = _rows_with(rows, keys) if is_few else _look_closer(spark, dumps, evidence, keys)
+        closer = _rows_with(rows, keys) if reading.are_few else _rows_closer(reading, keys)
+        # The expressions that explain these few rows are large: compiling them takes longer than interpreting them.
+        _compile(spark, compiled=False)
         findings = _findings(spark, rows, closer, counted, evidence)
         if not part.sampled:
             break
@@ -254,18 +288,13 @@ def _samples(count: int, may_last: int) -> list[_Sample]:
     return [_Sample(-(-count // EXPLAINED_MAX)), _Sample(1)]
 
 
-def _look_closer(spark: SparkSession, dumps: str, evidence: Evidence, keys: DataFrame) -> DataFrame:
-    """Return the rows of the suspect keys and of their services, persisted.
-
-    The expressions that explain these few rows are large: compiling them takes longer than interpreting them, and they
-    do not fit into one method of Java.
-    """
-    closer = _rows_with(read_rows_of(spark, dumps, evidence, keys), keys)
+def _rows_closer(reading: _ComparedRows, keys: DataFrame) -> DataFrame:
+    """Return the rows of the suspect keys and of their services, persisted."""
+    closer = _rows_with(reading.rows_of(keys), keys)
     if closer.select("key").distinct().count() < keys.count():
         closer.unpersist()
-        closer = _rows_with(read_rows(spark, dumps, evidence), keys)
+        closer = _rows_with(reading.all(), keys)
         closer.count()
-    _compile(spark, compiled=False)
     return closer
 
 

@@ -179,10 +179,15 @@ def miscounted(evidence: Evidence, counted: Mapping[str, int]) -> dict[str, str]
     ``counted``: the number of rows by path, from the round on (see ``in_round``).
     """
     return {
-        file.path: f"the file has {rows} rows, but its manifest says {file.part.rows}"
+        file.path: miscount(rows, file)
         for file in evidence.files
         if (rows := counted.get(in_round(file.path), 0)) != file.part.rows
     }
+
+
+def miscount(rows: int, file: File) -> str:
+    """Return the fault of a file with so many rows, in words."""
+    return f"the file has {rows} rows, but its manifest says {file.part.rows}"
 
 
 def unknown_fields(where: str, names: Set[str]) -> list[str]:

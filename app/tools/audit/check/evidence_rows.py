@@ -1,6 +1,6 @@
 """The rows of a dump as a Spark frame, with the columns by which they are compared."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import reduce
 from typing import Any
 
@@ -9,10 +9,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from app.naming.model.keys import GROUP_SPLITTER
-from app.rows.rows import CORRUPT, FIELDS, METADATA, STALE_SLACK_MS, Layer, RowKind
+from app.rows.rows import BUCKET, CORRUPT, FIELDS, METADATA, STALE_SLACK_MS, Layer, RowKind
 from app.tools.audit.check.evidence import Evidence, File
 from app.tools.audit.format.file_systems import is_local, open_root
-from app.tools.audit.format.manifest import MANIFEST_BUCKETS
 
 WORD_MEMBERS = 31
 """The members of one mask: each has a bit for each of two rounds in one 64-bit number, whose sign stays free."""
@@ -39,24 +38,32 @@ def small_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) ->
     return spark.range(1).select(F.inline(F.from_json(text, f"array<struct<{schema}>>")))
 
 
-def read_rows(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
+def read_rows(
+    spark: SparkSession, root_uri: str, evidence: Evidence, buckets: Collection[int] | None = None
+) -> DataFrame:
     """Return the rows of all compared members.
+
+    ``buckets``: only the rows of these buckets, with their number in a further column ``bucket``; all files must be of
+    Parquet and have that column.
 
     Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys, ``{}`` where a member gives none;
     ``number`` of the member, ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is no
     row, with ``file`` and ``_corrupt``.
     """
-    return _numbered(_read(spark, root_uri, evidence), evidence)
+    if buckets is None:
+        return _numbered(_read(spark, root_uri, evidence, COLUMN_SCHEMA), evidence)
+    rows = _read(spark, root_uri, evidence, f"{COLUMN_SCHEMA}, {BUCKET} int")
+    return _numbered(rows.where(F.col(BUCKET).isin(sorted(buckets))), evidence, BUCKET)
 
 
-def _read(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
+def _read(spark: SparkSession, root_uri: str, evidence: Evidence, columns: str) -> DataFrame:
     frames = []
     of_parquet = [file for file in evidence.files if file.part.is_parquet]
     of_json = [file for file in evidence.files if not file.part.is_parquet]
     base = spark_path(open_root(root_uri)[1], root_uri)
     if of_parquet:
         frames.append(
-            spark.read.schema(f"{COLUMN_SCHEMA}, {FOLDER_SCHEMA}")
+            spark.read.schema(f"{columns}, {FOLDER_SCHEMA}")
             .option("basePath", base)
             # Each page is held against its checksum while it is read.
             .option("parquet.page.verify-checksum.enabled", "true")
@@ -73,19 +80,23 @@ def _read(spark: SparkSession, root_uri: str, evidence: Evidence) -> DataFrame:
             .select("*", _file())
         )
     if not frames:  # no member holds anything, and Spark reads no empty list of files
-        return small_frame(spark, [], f"{COLUMN_SCHEMA}, {FOLDER_SCHEMA}, file string")
+        return small_frame(spark, [], f"{columns}, {FOLDER_SCHEMA}, file string")
     return reduce(DataFrame.unionByName, frames)
 
 
-def read_rows_of(spark: SparkSession, root_uri: str, evidence: Evidence, services: DataFrame) -> DataFrame:
+def read_rows_of(
+    spark: SparkSession, root_uri: str, evidence: Evidence, services: DataFrame, buckets: Collection[int] | None
+) -> DataFrame:
     """Return the rows of the services whose keys are in column ``key``, and a few others; columns as of ``read_rows``.
+
+    ``buckets``: as of ``read_rows``.
 
     Parsing is most of the work of reading JSON, so only lines are parsed in which a plain search finds the names of
     such a service, or no names. The search takes the first name in a line; a writer that puts metadata before the
     names may mislead it.
     """
     if not evidence.files or any(file.part.is_parquet for file in evidence.files):
-        return read_rows(spark, root_uri, evidence)
+        return read_rows(spark, root_uri, evidence, buckets)
     lines = (
         spark.read.option("basePath", spark_path(open_root(root_uri)[1], root_uri))
         .text(_paths(root_uri, evidence.files))
@@ -120,7 +131,7 @@ def _file() -> Column:
     return F.col("_metadata.file_path").alias("file")
 
 
-def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
+def _numbered(frame: DataFrame, evidence: Evidence, *more: str) -> DataFrame:
     # A member that holds nothing has no rows, and so no folder.
     names = {
         evidence.folders[address].partition("=")[2]: index
@@ -140,6 +151,7 @@ def _numbered(frame: DataFrame, evidence: Evidence) -> DataFrame:
         is_bad().alias("bad"),
         "file",
         CORRUPT,
+        *more,
     )
 
 
@@ -199,12 +211,6 @@ def is_instance() -> Column:
 def short_name(full_name: Column) -> Column:
     """Return a service's name without its group, even if the group was put before it twice."""
     return F.substring_index(full_name, GROUP_SPLITTER, -1)
-
-
-def bucket() -> Column:
-    """Return the bucket of a row, as ``digests.bucket_number`` does."""
-    name = F.concat(F.col("namespace"), F.lit("\0"), short_name(F.col("service")))
-    return F.pmod(F.crc32(name), F.lit(MANIFEST_BUCKETS)).cast("int")
 
 
 def path_in_round(path: str) -> Column:

@@ -2,26 +2,27 @@
 
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from gzip import GzipFile
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from typing import Any
 
 import orjson
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from app.tools.audit.check.evidence import File, in_round, unknown_fields
+from app.tools.audit.check.evidence import File, in_round, miscount, unknown_fields
 from app.tools.audit.check.evidence_rows import path_in_round, small_frame, spark_path
-from app.tools.audit.format.file_systems import open_root
+from app.tools.audit.format.file_systems import is_local, open_root
 from app.tools.audit.format.layout import Night
+from app.tools.audit.format.part_format import has_parquet
 
 FOOTER_BYTES_MAX = 64 * 1024 * 1024
 LINE_BYTES_MAX = 1 << 20
 FOOTERS_AT_ONCE = 16
 HASHED_HERE_BYTES_MAX = 8 * 1024 * 1024
-"""The most bytes of JSON files, of all together, that are hashed here: Spark's executors take longer to begin."""
+"""The most bytes of files elsewhere, of all together, that are hashed here: Spark's executors take longer to begin."""
 PARQUET_MAGIC = b"PAR1"
 WRONG_HASH = "its sha256 is not the one in the manifest"
 _IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.(?:jsonl\.gz|parquet)")
@@ -30,8 +31,8 @@ _IN_ROUND = re.compile(r"taken_at=[^\s\"']*?\.(?:jsonl\.gz|parquet)")
 def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[File]) -> dict[str, str]:
     """Return the files that differ from their manifests. Shape: path to the fault, in words.
 
-    Of a Parquet file only the footer is read here: a reader of its rows checks each page against its checksum. JSON
-    files are hashed whole, by Spark's executors if they are large.
+    Of a Parquet file only the footer is read here: a reader of all its rows checks each page against its checksum. JSON
+    files are hashed whole.
     """
     filesystem, _ = open_root(root_uri)
     found: dict[str, Any] = {}
@@ -47,13 +48,21 @@ def damaged_files(spark: SparkSession, root_uri: str, night: Night, files: list[
     whole = [file for file in files if file.path not in wrong]
     footers = [file for file in whole if file.part.is_parquet]
     hashed = [file for file in whole if not file.part.is_parquet]
-    wrong |= _faults(filesystem, footers, _footer_fault)
-    if sum(file.part.bytes for file in hashed) <= HASHED_HERE_BYTES_MAX:
-        return wrong | _faults(filesystem, hashed, hash_fault)
-    return wrong | _wrong_hashes(spark, root_uri, hashed)
+    return wrong | _faults(filesystem, footers, _footer_fault) | wrong_hashes(spark, root_uri, hashed)
 
 
-def _faults(filesystem: Any, files: list[File], fault_of: Callable[[Any, File], str]) -> dict[str, str]:
+def wrong_hashes(spark: SparkSession, root_uri: str, files: Collection[File]) -> dict[str, str]:
+    """Return the files that do not have the hash in their manifest. Shape: path to the fault, in words.
+
+    Spark's executors hash large files that are not on this machine.
+    """
+    filesystem, _ = open_root(root_uri)
+    if is_local(filesystem) or sum(file.part.bytes for file in files) <= HASHED_HERE_BYTES_MAX:
+        return _faults(filesystem, files, hash_fault)
+    return _hashed_by_spark(spark, root_uri, files)
+
+
+def _faults(filesystem: Any, files: Collection[File], fault_of: Callable[[Any, File], str]) -> dict[str, str]:
     """Return the faults of files by path, several files at once."""
     with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="files") as pool:
         faults = pool.map(lambda file: fault_of(filesystem, file), files)
@@ -61,12 +70,13 @@ def _faults(filesystem: Any, files: list[File], fault_of: Callable[[Any, File], 
 
 
 def hash_fault(filesystem: Any, file: File) -> str:
-    """Return the fault in the bytes of a small file, in words; empty for none."""
+    """Return the fault in the bytes of a file, in words; empty for none."""
     try:
-        body = filesystem.cat_file(file.path)
+        with filesystem.open(file.path, "rb") as raw:
+            found = file_digest(raw, "sha256").hexdigest()
     except OSError as error:
         return f"the file cannot be read: {error.strerror or error}"
-    return "" if sha256(body).hexdigest() == file.part.sha256 else WRONG_HASH
+    return "" if found == file.part.sha256 else WRONG_HASH
 
 
 def _footer_fault(filesystem: Any, file: File) -> str:
@@ -81,10 +91,18 @@ def _footer_fault(filesystem: Any, file: File) -> str:
         return f"the file cannot be read: {error.strerror or error}"
     if head != PARQUET_MAGIC or sha256(footer).hexdigest() != part.footer_sha256:
         return "the sha256 of its footer is not the one in the manifest"
-    return ""
+    if not has_parquet():  # a reading of all rows counts them
+        return ""
+    from app.tools.audit.format.columns import rows_in_footer
+
+    try:
+        rows = rows_in_footer(footer)
+    except OSError as error:
+        return f"its footer cannot be read: {error}"
+    return "" if rows == part.rows else miscount(rows, file)
 
 
-def _wrong_hashes(spark: SparkSession, root_uri: str, files: list[File]) -> dict[str, str]:
+def _hashed_by_spark(spark: SparkSession, root_uri: str, files: Collection[File]) -> dict[str, str]:
     expected = small_frame(
         spark, [{"name": in_round(file.path), "said": file.part.sha256} for file in files], "name string, said string"
     )

@@ -13,12 +13,10 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from app.rows.rows import Layer, RowKind
-from app.tools.audit.check.agreement import Agreement
+from app.rows.rows import BUCKET, Layer, RowKind
 from app.tools.audit.check.evidence_rows import (
     WORD_MEMBERS,
     bit_of,
-    bucket,
     is_instance,
     is_service,
     is_stale,
@@ -39,22 +37,16 @@ class Flagged:
 
     frame: DataFrame
     observed: Observation
-    scanned: Observation | None = None
-    """The count of all rows, if only those of some buckets were compared."""
 
     def counts(self) -> dict[str, int]:
         """Return numbers by name: ``rows``, ``bad`` rows, distinct ``services`` and ``instances``.
 
         Also ``service_rows`` and ``instance_rows``; ``misfit``, which is 0 if each service's row counts the rows of
         its instances (see ``misfit``); and the numbers of suspect keys: those that ``may_last``, ``suspect_instances``,
-        ``suspect_doubles`` (addresses in several services), ``suspect_services`` and ``suspect_others``. If only some
-        buckets were compared, all these are of their rows alone, but ``rows`` is of all; ``compared_rows`` are theirs,
-        and ``suspect_sampled`` counts suspects in buckets that should have none.
+        ``suspect_doubles`` (addresses in several services), ``suspect_services`` and ``suspect_others``; and
+        ``suspect_sampled``, those in buckets of the sample, which should have none.
         """
-        counted = {name: int(value or 0) for name, value in self.observed.get.items()}
-        if self.scanned is not None:
-            counted["compared_rows"], counted["rows"] = counted["rows"], int(self.scanned.get["scanned"] or 0)
-        return counted
+        return {name: int(value or 0) for name, value in self.observed.get.items()}
 
 
 def with_key(rows: DataFrame) -> DataFrame:
@@ -67,24 +59,20 @@ def with_key(rows: DataFrame) -> DataFrame:
 
 
 def flag(
-    rows: DataFrame, addresses: tuple[str, ...], known_owners: Collection[str], agreed: Agreement | None = None
+    rows: DataFrame, addresses: tuple[str, ...], known_owners: Collection[str], sample: Collection[int] = ()
 ) -> Flagged:
     """Return the keys of ``rows`` (as of ``evidence_rows.read_rows``) that may have findings.
 
-    ``known_owners``: the addresses of members that may own a service although they are not compared. ``agreed``: which
-    buckets to compare, None for all.
+    ``known_owners``: the addresses of members that may own a service although they are not compared. ``sample``: the
+    buckets in which all members should have the same rows.
     """
-    observed, scanned = Observation("compared"), None
+    observed = Observation("compared")
     members = len(addresses)
     owner = one_of(F.col("owner"), {address: number for number, address in enumerate(addresses)})
-    if agreed is not None:
-        scanned = Observation("scanned")
-        all_rows = rows.observe(scanned, F.count(F.lit(1)).alias("scanned")).withColumn("bucket", bucket())
-        rows = all_rows.where(F.col("bad") | F.col("bucket").isin(sorted(agreed.read)))
     narrow = with_key(rows).select(
         F.when(~F.col("bad"), F.col("key")).alias("key"),  # all that are no rows come together under null
         *(["bit", "word"] if members > WORD_MEMBERS else ["bit"]),
-        _marks(owner, addresses, known_owners, agreed.sample if agreed is not None else ()).alias("marks"),
+        _marks(owner, addresses, known_owners, sample).alias("marks"),
         F.when(is_service() | is_instance(), service_key(F.col("namespace"), F.col("service"))).alias("service_key"),
         F.when(~is_instance() | seen(), _value()).alias("value"),
         F.when(is_service(), owner).cast("int").alias("owner"),
@@ -111,7 +99,7 @@ def flag(
             *[f"present_{word}" for word in words],
         )
     )
-    return Flagged(suspects, observed, scanned)
+    return Flagged(suspects, observed)
 
 
 def lacks(suspects: DataFrame, members: int) -> DataFrame:
@@ -175,7 +163,7 @@ def _marks(owner: Column, addresses: tuple[str, ...], known_owners: Collection[s
         Mark.CLAIMED_2: claimed & (F.col("round") == 2),
     }
     if sample:
-        facts[Mark.SAMPLED] = F.col("bucket").isin(sorted(sample))
+        facts[Mark.SAMPLED] = F.col(BUCKET).isin(sorted(sample))
     return reduce(Column.__add__, (F.when(is_so, mark.value).otherwise(0) for mark, is_so in facts.items()))
 
 

@@ -13,13 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as compute
 import pyarrow.parquet as pq
 
-from app.rows.rows import CORRUPT, FIELDS, METADATA, canonical
+from app.naming.model.keys import dump_bucket
+from app.rows.rows import BUCKET, CORRUPT, FIELDS, METADATA, canonical
 
 BATCH_ROWS = 2_000
 """Rows that wait as Python objects, some 2 KB each, before they become columns."""
 BATCH_BYTES = 8 * 1024 * 1024
 """The bytes of JSON that wait likewise, if rows are large."""
 GROUP_ROWS = 100_000
+PAGE_ROWS = 2_048
+"""The rows of a page: a reader of one bucket reads some of these from each column. Smaller pages make larger files."""
 GROUP_BYTES = 32 * 1024 * 1024
 """The most bytes of a row group, which waits in memory as Arrow columns."""
 READ_ROWS = 10_000
@@ -33,9 +36,10 @@ ARROW_TYPES = {
     "boolean": pa.bool_(),
     "map<string,string>": pa.string(),
 }
-SCHEMA = pa.schema([*((name, ARROW_TYPES[kind]) for name, kind in FIELDS.items()), (CORRUPT, pa.string())])
-"""The columns of a part: the fields of rows, metadata as ``canonical`` JSON, and the text of a line that is no row."""
-_NAMES = frozenset(SCHEMA.names)
+_TOLD = {**FIELDS, CORRUPT: "string"}
+SCHEMA = pa.schema([*((name, ARROW_TYPES[kind]) for name, kind in _TOLD.items()), (BUCKET, pa.int32())])
+"""The columns of a part: the fields of rows, metadata as ``canonical`` JSON, the text of a line that is no row, and the
+bucket of the service."""
 _ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError)
 
 Row = Mapping[str, Any]
@@ -51,7 +55,7 @@ def batch_of(rows: Sequence[tuple[bytes, Row]]) -> tuple[pa.RecordBatch, set[str
         batch = _batch([_flat(row) for _, row in rows], names)
     except _ERRORS:
         batch = _batch([_fitting(line, row) for line, row in rows], names | {CORRUPT})
-    return batch, names - _NAMES
+    return batch, names - _TOLD.keys()
 
 
 def _flat(row: Row) -> Row:
@@ -77,9 +81,21 @@ def _batch(rows: Sequence[Row], there: Collection[str]) -> pa.RecordBatch:
         pa.array([row.get(field.name) for row in rows], field.type)
         if field.name in there
         else pa.nulls(len(rows), field.type)
-        for field in SCHEMA
+        for field in list(SCHEMA)[:-1]
     ]
-    return pa.record_batch(columns, schema=SCHEMA)
+    return pa.record_batch([*columns, pa.array(_buckets(rows), pa.int32())], schema=SCHEMA)
+
+
+def _buckets(rows: Sequence[Row]) -> Iterator[int | None]:
+    last: tuple[Any, Any] = (None, None)
+    bucket = None
+    for row in rows:
+        namespace, service = name = row.get("namespace"), row.get("service")
+        if name != last:
+            last, bucket = name, None
+            if isinstance(namespace, str) and isinstance(service, str):
+                bucket = dump_bucket(namespace, service)
+        yield bucket
 
 
 def rows_of_parquet(raw: IO[bytes], service: str | None = None) -> Iterator[dict[str, Any] | None]:
@@ -99,10 +115,22 @@ def rows_of_parquet(raw: IO[bytes], service: str | None = None) -> Iterator[dict
         raise OSError(str(error).partition("\n")[0]) from None
 
 
+def rows_in_footer(footer: bytes) -> int:
+    """Return the number of rows of a Parquet file, of which these are the last bytes.
+
+    Raises:
+        OSError: they are no footer.
+    """
+    try:
+        return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
+    except pa.ArrowException as error:
+        raise OSError(str(error).partition("\n")[0]) from None
+
+
 def _plain(row: dict[str, Any]) -> dict[str, Any] | None:
     if row.get(CORRUPT) is not None:
         return None
-    plain = {name: value for name, value in row.items() if value is not None}
+    plain = {name: value for name, value in row.items() if value is not None and name != BUCKET}
     if METADATA in plain:
         plain[METADATA] = orjson.loads(plain[METADATA])
     return plain
@@ -119,9 +147,16 @@ class ColumnFile:
         self.rows = self.plain_bytes = self.corrupt = 0
         self.unknown: set[str] = set()
         self._sink = _PieceSink(take)
-        # No statistics: no reader skips rows by them, and they take more bytes than the rows of a small part.
         self._writer = pq.ParquetWriter(
-            self._sink, SCHEMA, compression="zstd", write_page_checksum=True, write_statistics=False, store_schema=False
+            self._sink,
+            SCHEMA,
+            compression="zstd",
+            write_page_checksum=True,
+            # Readers skip pages by the bucket alone; those of all columns are larger than the rows of a small part.
+            write_statistics=[BUCKET],
+            write_page_index=True,
+            max_rows_per_page=PAGE_ROWS,
+            store_schema=False,
         )
         self._waiting: list[tuple[bytes, Row]] = []
         self._waiting_bytes = 0

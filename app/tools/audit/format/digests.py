@@ -12,16 +12,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from zlib import crc32
 
 import orjson
 
-from app.naming.model.keys import GROUP_SPLITTER
+from app.naming.model.keys import DUMP_BUCKETS, GROUP_SPLITTER, dump_bucket
 from app.rows.rows import STALE_SLACK_MS, Layer, RowKind
-from app.tools.audit.format.manifest import MANIFEST_BUCKETS, Digests
+from app.tools.audit.format.manifest import Digests
 
-DIGEST_KIND = f"sha256/{MANIFEST_BUCKETS}"
-"""The name of the rule by which digests are made. Digests of two kinds cannot be compared."""
+DIGEST_KIND = f"sha256/{DUMP_BUCKETS}/bucket"
+"""The name of the rule by which digests are made, beside rows that tell their bucket. Digests of two kinds cannot be
+compared."""
 OWNERS_MAX = 256
 """The most owners that a member's services may name; with more the dump has no digests."""
 ODD = "odd"
@@ -52,14 +52,6 @@ def bucket_in(text: str) -> Bucket | None:
         return None
     total, rows, services, instances, odd = found.groups()
     return Bucket(int(total, 16), int(rows), int(services), int(instances), odd is not None)
-
-
-def bucket_number(namespace: str, service: str) -> int:
-    """Return the bucket of a service, by its full name: services of one short name share it, whatever their group.
-
-    The check computes the same with Spark.
-    """
-    return crc32(f"{namespace}\0{service.rpartition(GROUP_SPLITTER)[2]}".encode()) % MANIFEST_BUCKETS
 
 
 class DigestWriter:
@@ -106,7 +98,7 @@ class DigestWriter:
         if name != self._last:
             if not isinstance(namespace, str) or not isinstance(service, str):
                 raise ValueError(name)
-            self._last, self._number = name, bucket_number(namespace, service)
+            self._last, self._number = name, dump_bucket(namespace, service)
         number = self._number
         sums = self._sums.get(number)
         if sums is None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import orjson
 from marshmallow import EXCLUDE, Schema, ValidationError, fields, post_load, validate
 
+from app.naming.model.keys import DUMP_BUCKETS
 from app.rows.rows import FIELDS, FORMAT
 
 MANIFEST_NAME = "_manifest.json"
@@ -18,8 +19,6 @@ MANIFEST_NAME = "_manifest.json"
 OLD_MANIFEST_NAME = "manifest.json"
 """The name in dumps of earlier releases, which are still read."""
 ROUNDS = 2
-MANIFEST_BUCKETS = 1_024
-"""Buckets of services, each with a digest of its rows: some 36 KB for a member with many services."""
 
 
 class ManifestError(Exception):
@@ -84,7 +83,7 @@ class Digests:
     """The buckets with services of each owner that the rows name: the bits of a hexadecimal number."""
     buckets: dict[str, str] = field(default_factory=dict)
     """A text for each bucket that holds rows, by its number: ``SUM ROWS SERVICES INSTANCES``, and ``odd`` at its end if
-    the check has to read it."""
+    the check has to read it. Some 36 KB for a member with many services."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +223,7 @@ class _DigestsSchema(_Base):
     made = Digests
     kind = fields.String(required=True)
     owners = fields.Dict()
-    buckets = fields.Dict(validate=validate.Length(max=MANIFEST_BUCKETS))
+    buckets = fields.Dict(validate=validate.Length(max=DUMP_BUCKETS))
 
 
 class _MemberSchema(_Base):

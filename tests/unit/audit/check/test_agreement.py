@@ -9,9 +9,9 @@ import pytest
 
 pytest.importorskip("pyarrow")
 
+from app.naming.model.keys import dump_bucket
 from app.tools.audit.check.agreement import SAMPLED, Agreement, agreement, is_full_night
 from app.tools.audit.check.evidence import weigh
-from app.tools.audit.format.digests import bucket_number
 from app.tools.audit.format.layout import Night, read_night
 from app.tools.audit.format.manifest import MemberDump
 from app.tools.audit.format.part_format import PartFormat
@@ -19,7 +19,7 @@ from tests.support.dumps import ADDRESSES, Rows, instance, service, write_dump
 
 ONE, TWO, THREE = ADDRESSES
 NAMES = [f"DEFAULT_GROUP@@s{number}" for number in range(40)]
-BUCKETS = [bucket_number("public", name) for name in NAMES]
+BUCKETS = [dump_bucket("public", name) for name in NAMES]
 assert len(set(BUCKETS)) == len(NAMES)
 
 
@@ -58,7 +58,7 @@ def test_equal_members_have_a_sample_read_and_no_more(tmp_path: Path) -> None:
         "instances": 2 + 32,
         "service_rows": 5 + 32 * 6,
         "instance_rows": 4 + 32 * 6,
-        "rows": 7,
+        "rows": 7 + 2 * 32 * 6,
     }
 
 
@@ -73,7 +73,7 @@ def test_what_differs_moves_or_is_odd_is_read(tmp_path: Path) -> None:
     assert found.differing == set(BUCKETS[:4])
     assert found.chosen.rows == 4 * (4 + SAMPLED) * 2
     assert not found.sample & found.differing
-    proof = {"compared_rows": found.chosen.rows, "suspect_sampled": 0}
+    proof = {"rows": found.chosen.rows, "suspect_sampled": 0}
     proof |= {"service_rows": found.chosen.service_rows, "instance_rows": found.chosen.instance_rows}
     assert found.is_proven(proof)
     for name in proof:

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from app.naming.model.keys import dump_bucket
 from app.rows.rows import STALE_SLACK_MS, client_row, record_row
 from app.tools.audit.format import digests
-from app.tools.audit.format.digests import Bucket, DigestWriter, bucket_in, bucket_number
+from app.tools.audit.format.digests import Bucket, DigestWriter, bucket_in
 from app.tools.audit.format.manifest import (
     Digests,
     DumpState,
@@ -86,7 +87,7 @@ def test_each_compared_value_changes_its_bucket(number: int, values: dict[str, A
 
 
 def test_a_fault_of_one_member_alone_makes_the_bucket_odd() -> None:
-    own = bucket_number("public", SERVICE)
+    own = dump_bucket("public", SERVICE)
     assert odd(ROWS) == set()
     silent = {"delete_timeout_ms": 30_000, "beat_age_ms": 30_001 + STALE_SLACK_MS}
     assert odd(with_row(3, **silent)) == {own}
@@ -110,7 +111,7 @@ def test_a_fault_of_one_member_alone_makes_the_bucket_odd() -> None:
     ],
 )
 def test_rows_that_do_not_fit_each_other_make_the_bucket_odd(rows: list[Mapping[str, Any]]) -> None:
-    assert odd(rows) == {bucket_number("public", SERVICE)}
+    assert odd(rows) == {dump_bucket("public", SERVICE)}
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,7 @@ def test_rows_without_a_place_in_the_files_have_no_digests(monkeypatch: pytest.M
 def test_owners_have_their_buckets() -> None:
     found = digests_of(ROWS)
     assert found is not None
-    assert found.owners == {ADDRESSES[0]: f"{1 << bucket_number('public', SERVICE):x}"}
+    assert found.owners == {ADDRESSES[0]: f"{1 << dump_bucket('public', SERVICE):x}"}
 
 
 def test_texts_of_buckets() -> None:

@@ -9,7 +9,7 @@ import pytest
 from app.http.api.dump_lines import CHUNK_BYTES, Dumps, dump_lines
 from app.naming.clients.client_model import ClientInfo
 from app.naming.clients.clients import build_clients
-from app.naming.model.keys import datum_key, instance_key
+from app.naming.model.keys import datum_key, dump_bucket, dump_order, instance_key
 from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, StoredInstance
 from app.naming.registry.merge import InstanceList
@@ -201,13 +201,24 @@ def test_a_big_service_is_of_one_moment_though_it_changes_all_the_time(node: Fak
     assert set(snapshot.stored) == set(service.stored)
 
 
+def test_services_come_in_the_order_of_their_buckets(node: FakeNode) -> None:
+    for number in range(40):
+        node.naming.register(
+            RegisterInstance(f"g@@{number}", "10.0.0.1", 80, namespace="dev" if number % 2 else "public")
+        )
+    buckets = [dump_bucket(row["namespace"], row["service"]) for row in rows(node, "service")]
+    assert len(buckets) == 40
+    assert buckets == sorted(buckets)
+
+
 def test_a_service_that_goes_meanwhile_is_left_out(node: FakeNode) -> None:
-    for name in ("g@@a", "g@@b"):
+    (_, first), (_, other) = dump_order([("public", "g@@a"), ("public", "g@@b")])
+    for name in (first, other):
         node.naming.register(RegisterInstance(name, "10.0.0.1", 80))
     lines = dump_lines({}, node.naming, node.durable, node.clients.table, node.cluster)
     next(lines)
-    assert orjson.loads(next(lines))["service"] == "g@@a"
-    node.durable.remove_service("public", "g@@b")
+    assert orjson.loads(next(lines))["service"] == first
+    node.durable.remove_service("public", other)
     assert orjson.loads(list(lines)[-1]) == {"kind": "end", "services": 1, "instances": 1}
 
 

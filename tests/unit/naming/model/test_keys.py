@@ -7,6 +7,19 @@ from app.naming.model.keys import FULL_NAME_CHARS_MAX, NAME_CHARS_MAX, NAMESPACE
 from app.naming.model.nacos_errors import InvalidParam
 
 
+def test_services_of_one_short_name_share_a_bucket_of_a_dump() -> None:
+    services = [("public", f"{group}@@s{number}") for number in range(3_000) for group in ("A", "B")]
+    found = keys.dump_order(services)
+    buckets = [keys.dump_bucket(*one) for one in found]
+    assert sorted(found) == sorted(services)
+    assert buckets == sorted(buckets)
+    assert set(buckets) > set(range(0, keys.DUMP_BUCKETS, 512))
+    assert all(
+        keys.dump_bucket("public", f"A@@s{one}") == keys.dump_bucket("public", f"B@@s{one}") for one in range(99)
+    )
+    assert keys.dump_bucket("public", "A@@s1") != keys.dump_bucket("dev", "A@@s1")
+
+
 def test_a_name_gets_its_group_once() -> None:
     assert keys.compose_service_name("orders", "G") == "G@@orders"
     assert keys.compose_service_name("H@@orders", "G") == "H@@orders"
