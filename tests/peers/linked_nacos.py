@@ -64,6 +64,10 @@ class RealNacos:
         """Register an instance that needs no beats for minutes."""
         taken(self.client, "POST", "/v1/ns/instance", serviceName=service, ip=ip, port=80, metadata=PATIENT, **values)
 
+    def update(self, service: str, ip: str, **values: object) -> None:
+        """Change an instance as an operator does, whoever registered it."""
+        taken(self.client, "PUT", "/v1/ns/instance", serviceName=service, ip=ip, port=80, **values)
+
     def deregister(self, service: str, ip: str) -> None:
         taken(self.client, "DELETE", "/v1/ns/instance", serviceName=service, ip=ip, port=80)
 
@@ -74,6 +78,11 @@ class RealNacos:
         """The origin of each instance of a service."""
         hosts = self.client.call("GET", "/v1/ns/instance/list", serviceName=service).json()["hosts"]
         return {one["ip"]: one["metadata"].get(ORIGIN) for one in hosts}
+
+    def weights(self, service: str) -> dict[str, float]:
+        """The weight of each instance of a service."""
+        hosts = self.client.call("GET", "/v1/ns/instance/list", serviceName=service).json()["hosts"]
+        return {one["ip"]: one["weight"] for one in hosts}
 
     def end(self) -> None:
         """Stop the server."""
