@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.sdk.environments import NotInstallable, install_fuzzy
-from tests.sdk.program import Program
+from tests.sdk.program import Program, SdkError
 from tests.sdk.stories import LONG, running_cluster, write
 from tests.support.processes import NO_VERIFY, ClusterProcesses, Member, eventually
 
@@ -63,6 +64,24 @@ def all_list(cluster: ClusterProcesses, service: str, **more: str) -> None:
         eventually(lambda member=member: member.client.hosts(service, **more))
 
 
+def watched(program: Program, op: str, service: str, group: str) -> Any:
+    """Have the client ``watcher`` watch a pattern; return its answer.
+
+    A client that is not connected yet takes the servers for old ones, and refuses: it is asked again.
+    """
+
+    def answer() -> list[Any]:
+        try:
+            return [program.call(op, "watcher", service=service, group=group)]
+        except SdkError as error:
+            if "not support fuzzy watch" not in str(error):
+                pytest.fail(str(error))
+            return []
+
+    [found] = eventually(answer)
+    return found
+
+
 def connections(cluster: ClusterProcesses) -> int:
     """The connections of clients, at all members."""
     return sum(one.client.metrics()["rpcSdkConnections"] for one in cluster)
@@ -76,9 +95,9 @@ def test_it_lists_what_matches_and_hears_of_what_comes_and_goes(cluster: Cluster
     all_list(cluster, "first-a")
     all_list(cluster, "first-b", groupName="shop")
     program.open("watcher", third)
-    keys = program.call("watch_keys", "watcher", service="first-*", group="*")
+    keys = watched(program, "watch_keys", "first-*", "*")
     assert sorted(keys) == ["public@@DEFAULT_GROUP@@first-a", "public@@shop@@first-b"]
-    program.call("watch", "watcher", service="first-*", group="shop")
+    watched(program, "watch", "first-*", "shop")
     program.wait_event("added", "watcher", "DEFAULT_GROUP@@first-a")
     program.wait_event("added", "watcher", "shop@@first-b")
     register(one, "other-b")
@@ -95,7 +114,7 @@ def test_what_another_client_publishes_is_heard_of_until_it_ends(cluster: Cluste
     one, other, _ = cluster.members
     program.open("watcher", one)
     program.open("publisher", other)
-    assert program.call("watch_keys", "watcher", service="*-published", group="DEFAULT_GROUP") == []
+    assert watched(program, "watch_keys", "*-published", "DEFAULT_GROUP") == []
     program.call("register", "publisher", service="is-published", group="DEFAULT_GROUP", ip="10.9.0.2", port=PORT)
     program.wait_event("added", "watcher", "DEFAULT_GROUP@@is-published")
     program.call("close", "publisher")
@@ -105,8 +124,8 @@ def test_what_another_client_publishes_is_heard_of_until_it_ends(cluster: Cluste
 def test_an_ended_watch_hears_nothing(cluster: ClusterProcesses, program: Program) -> None:
     one, other, _ = cluster.members
     program.open("watcher", one)
-    program.call("watch_keys", "watcher", service="ended-*", group="DEFAULT_GROUP")
-    program.call("watch_keys", "watcher", service="*-on", group="DEFAULT_GROUP")
+    watched(program, "watch_keys", "ended-*", "DEFAULT_GROUP")
+    watched(program, "watch_keys", "*-on", "DEFAULT_GROUP")
     program.call("cancel", "watcher", service="ended-*", group="DEFAULT_GROUP")
     eventually(lambda: one.client.metrics()["rpcFuzzyWatches"] == 1)
     register(other, "ended-a")
@@ -122,7 +141,7 @@ def test_a_client_that_was_away_hears_of_what_it_missed(cluster: ClusterProcesse
         all_list(cluster, service)
     eventually(lambda: connections(cluster) == 0)
     program.open("watcher", *cluster.members)
-    assert len(program.call("watch_keys", "watcher", service="away-*", group="DEFAULT_GROUP")) == 2
+    assert len(watched(program, "watch_keys", "away-*", "DEFAULT_GROUP")) == 2
     program.wait_event("added", "watcher", "DEFAULT_GROUP@@away-kept")
     program.pause()
     eventually(lambda: connections(cluster) == 0, SILENT_S)
@@ -141,9 +160,9 @@ def test_it_learns_of_the_limits(limited: ClusterProcesses, program: Program) ->
     for service in ("over-a", "over-b"):
         register(one, service)
     program.open("watcher", one)
-    program.call("watch", "watcher", service="over-*", group="DEFAULT_GROUP")
+    watched(program, "watch", "over-*", "DEFAULT_GROUP")
     program.wait_event("changed", "watcher", "services over limit")
-    program.call("watch", "watcher", service="over-a", group="DEFAULT_GROUP")
-    program.call("watch", "watcher", service="over-b", group="DEFAULT_GROUP")
+    watched(program, "watch", "over-a", "DEFAULT_GROUP")
+    watched(program, "watch", "over-b", "DEFAULT_GROUP")
     program.wait_event("changed", "watcher", "patterns over limit")
     program.wait_event("added", "watcher", "DEFAULT_GROUP@@over-a")
