@@ -22,7 +22,9 @@ DASHBOARDS = (DEPLOY / "grafana-node.json", DEPLOY / "grafana-dashboard.json")
 STEP_S = 1
 """Between two scrapes, and two evaluations of the rules."""
 WINDOW_S = 6
-"""For all ranges of expressions: some scrapes, also on a busy machine."""
+"""For all ranges of rules: some scrapes. An alert is over so long after its cause."""
+PANEL_WINDOW_S = 60
+"""For all ranges of panels: two scrapes, also on a machine that has no time for most of them."""
 HASTE, FOR_S_MAX = 10, 4
 """Rules wait for a tenth of their time; those that are about minutes wait for some seconds at most."""
 HOUR_S = 3_600
@@ -122,9 +124,9 @@ def in_haste(rules: Mapping[str, Any]) -> dict[str, Any]:
     return {"groups": groups}
 
 
-def short_ranges(expression: str) -> str:
+def short_ranges(expression: str, window_s: int = WINDOW_S) -> str:
     """Return an expression of a rule or a panel as it can be asked after some seconds."""
-    text = _RANGE.sub(lambda found: found[1] or f"[{WINDOW_S}s]", expression)
+    text = _RANGE.sub(lambda found: found[1] or f"[{window_s}s]", expression)
     return text.replace("$instance", ".*")
 
 
@@ -139,4 +141,8 @@ def _wait(rule: Mapping[str, Any]) -> dict[str, str]:
 def panel_queries(dashboard: Path) -> list[tuple[str, str]]:
     """The title and expression of each query of a dashboard, as it can be asked after some seconds."""
     panels = json.loads(dashboard.read_text(encoding="utf-8"))["panels"]
-    return [(panel["title"], short_ranges(target["expr"])) for panel in panels for target in panel["targets"]]
+    return [
+        (panel["title"], short_ranges(target["expr"], PANEL_WINDOW_S))
+        for panel in panels
+        for target in panel["targets"]
+    ]
