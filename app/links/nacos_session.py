@@ -268,8 +268,9 @@ class NacosSession:
     def _compare(self) -> None:
         """Compare what is held with what is watched, once all of it was asked for."""
         self._has_lost, watched = False, self._watched
-        gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].instances]
-        self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())
+        held = self._follower.held()
+        gone = [[*name] for name in held if name not in watched or not watched[name].instances]
+        self._follower.compared([self._greeting() | {"set": [], "gone": gone}], held, self._now_ms())
         self._follower.again.fetched()
 
     # --- what goes --------------------------------------------------------------------------------
