@@ -133,6 +133,7 @@ class LinkSteps:
         while True:
             yield Rest(wait_s)
             if (place := self._part()) is None:
+                self.follower.part = None  # another member follows these services, and changes what is stored
                 wait_s = WAIT_S
                 continue
             self._take_part(place)
