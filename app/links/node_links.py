@@ -56,6 +56,7 @@ class LinkKinds:
     thread: Callable[..., RunningLink] = LinkThread
     feed: Callable[..., Feed] = Feed
     rules: LinkRules = field(default_factory=LinkRules)
+    store: Callable[..., ForeignStore] = ForeignStore
 
 
 LINKS = LinkKinds()

@@ -3,7 +3,18 @@
 from app.links.feed_lines import FollowedPart
 from app.links.follower import LinkFollower
 from app.links.link_calls import TIMEOUT_S, LinkError
-from app.links.link_steps import AGAIN_S, SILENT_MS, WAIT_S, CompareSlice, Connect, Disconnect, LinkSteps, OpenStream, ReadStream, Rest
+from app.links.link_steps import (
+    AGAIN_S,
+    SILENT_MS,
+    WAIT_S,
+    CompareSlice,
+    Connect,
+    Disconnect,
+    LinkSteps,
+    OpenStream,
+    ReadStream,
+    Rest,
+)
 from tests.unit.links.test_follower import Side, settings_of
 
 MARKED_MS = 5_000

@@ -255,4 +255,26 @@ CASES = (
         rules_of_links.KeepsToItself,
         seeds=2,
     ),
+    RuleCase(
+        "later-states",
+        "L8, the later statement wins",
+        rules_of_links.later_states_meet_higher_ones,
+        LinkedMember,
+        rules_of_links.KeepsHigher,
+        seeds=2,
+    ),
+    RuleCase(
+        "compare-again",
+        "L8, an owner compares after a merge",
+        rules_of_links.silent_owner_ends,
+        LinkedMember,
+        rules_of_links.ComparesNotAgain,
+    ),
+    RuleCase(
+        "late-lines",
+        "L8, lines that waited are refused",
+        rules_of_links.lines_wait_in_a_paused_member,
+        LinkedMember,
+        rules_of_links.TakesLateLines,
+    ),
 )

@@ -7,15 +7,19 @@ from typing import Any
 from app.http.server.line_streams import LASTS_S
 from app.links.feed import LINGER_MS, Feed, Takes
 from app.links.follower import LinkRules
+from app.links.link_steps import LinkSteps
+from app.naming.model.foreign import ForeignPart
 from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Instance, Service
 from app.naming.registry.union import view_of
 from app.replication.address_client_type import HTTP_CLIENTS
 from app.replication.client_type import CLIENTS
-from app.replication.foreign_type import FOREIGN
+from app.replication.foreign_type import FOREIGN, ForeignStore
+from app.tools.simulation.member.sim_links import SimLink
 from app.tools.simulation.member.sim_runtime import SimMailbox
 from app.tools.simulation.world.link_checker import LinkChecker, serving
 from app.tools.simulation.world.linked_world import LinkedMember, LinkedWorld
-from distro.model.types import DistroKey
+from app.tools.simulation.world.world import World
+from distro.model.types import Datum, DistroKey, Merged
 
 HERE, THERE, SERVICES = 0, 1, 10
 STEADY_MS = 40_000
@@ -189,6 +193,66 @@ def carrying_member_ends(seed: int, member_class: type[LinkedMember]) -> LinkedW
     return world
 
 
+def owners_disagree(seed: int, member_class: type[LinkedMember]) -> tuple[LinkedWorld, LinkChecker, LinkedMember]:
+    """Two members part, and one of them hears nothing of the other cluster either. Then they meet again.
+
+    Bound: nothing that the other one heard meanwhile is missing then. Return also the member that heard nothing.
+    """
+    world, checker = steady_links(seed, member_class)
+    here, there = world.clusters[HERE], world.clusters[THERE]
+    deaf = here.any_member()
+    assert isinstance(deaf, LinkedMember)
+    others = [(here.network, one) for one in here.addresses if one != deaf.address]
+    for network, other in (*others, *((world.outer, one) for one in there.addresses)):
+        network.cut(other, deaf.address)
+        network.cut(deaf.address, other)
+    there.after(1_000, partial(_register_more, there, SERVICES // 2))
+    checker.watch(there.between(18_000, 25_000))
+    here.heal()
+    checker.watch(2_000)
+    return world, checker, deaf
+
+
+def later_states_meet_higher_ones(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """A member that heard nothing has the higher versions of older states."""
+    return owners_disagree(seed, member_class)[0]
+
+
+def silent_owner_ends(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """A member that heard nothing marks all as stale, meets the other one, and ends.
+
+    Bound: the other one shows nothing as stale ``CAUGHT_UP_MS`` later.
+    """
+    world, checker, deaf = owners_disagree(seed, member_class)
+    world.clusters[HERE].kill(deaf)
+    checker.watch(CAUGHT_UP_MS)
+    for member in serving(world.clusters[HERE]):
+        for key, part in member.node.domain.foreign.parts():
+            if part.stale_ms is not None:
+                raise checker.broken(f"{member.address} shows {key} as stale, whose cluster it hears")
+    return world
+
+
+def lines_wait_in_a_paused_member(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """A member is paused, and reads old lines then. Nothing that the other one heard meanwhile may be missing."""
+    world, checker = steady_links(seed, member_class)
+    here, there = world.clusters[HERE], world.clusters[THERE]
+    member = here.any_member()
+    member.pause()
+    for client in there.clients[:SERVICES]:
+        there.after(50, client.appear)
+    there.after(9_000, partial(_register_more, there, SERVICES))
+    checker.watch(here.between(22_000, 28_000))
+    here.resume(member)
+    checker.watch(10_000)
+    return world
+
+
+def _register_more(cluster: World, services: int) -> None:
+    for number in range(services):
+        cluster.add_client(f"DEFAULT_GROUP@@svc{number}").appear()
+
+
 # --- members without a rule -----------------------------------------------------------------------------
 
 
@@ -252,6 +316,46 @@ class Lies(LinkedMember):
 
 class TakesAll(Lies):
     link_rules = LinkRules(checks_parts=False)
+
+
+class HigherVersions(ForeignStore):
+    """Keeps the state with the higher version."""
+
+    @staticmethod
+    def is_later(one: ForeignPart, other: ForeignPart) -> bool:
+        return False
+
+
+class KeepsHigher(LinkedMember):
+    foreign_class = HigherVersions
+
+
+class UncountedMerges(ForeignStore):
+    """Does not note that another member's state came."""
+
+    def merge(self, datum: Datum, now_ms: int) -> Merged:
+        merged = super().merge(datum, now_ms)
+        self.merges.clear()
+        return merged
+
+
+class ComparesNotAgain(LinkedMember):
+    foreign_class = UncountedMerges
+
+
+class LateSteps(LinkSteps):
+    """Takes lines that waited."""
+
+    def _check_timely(self, begun_ms: int, most_ms: int) -> None:
+        return
+
+
+class LateLink(SimLink):
+    steps_class = LateSteps
+
+
+class TakesLateLines(LinkedMember):
+    link_class = LateLink
 
 
 class QuietMailbox(SimMailbox):

@@ -10,6 +10,7 @@ from app.links.feed import Feed
 from app.links.follower import LinkRules
 from app.links.node_links import LinkKinds
 from app.node.node_parts import NodeKinds
+from app.replication.foreign_type import ForeignStore
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.member.sim_links import SimLink
 from app.tools.simulation.member.sim_ports import Process
@@ -29,13 +30,15 @@ class LinkedMember(SimMember):
 
     link_rules = LinkRules()
     feed_class: type[Feed] = Feed
+    link_class = SimLink
+    foreign_class = ForeignStore
 
     def start(self) -> None:
         super().start()
         self.in_run(1, partial(self._keep_up, self.node.services.links.tick))
 
     def _kinds(self) -> NodeKinds:
-        links = LinkKinds(partial(SimLink, self), self.feed_class, self.link_rules)
+        links = LinkKinds(partial(self.link_class, self), self.feed_class, self.link_rules, self.foreign_class)
         return replace(super()._kinds(), links=links)
 
     @property
