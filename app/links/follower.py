@@ -26,6 +26,10 @@ DOUBTED_MIN = 4
 """From so many services on, the loss of more than half at once is doubted. Source: the guard of decision 0007."""
 
 
+Held = dict[tuple[str, str], tuple[str, ForeignPart]]
+"""The key and the state of services, by the name at the other cluster."""
+
+
 class Placed(NamedTuple):
     """A place in the log of a member of the other cluster."""
 
@@ -94,8 +98,8 @@ class LinkFollower:
         self._merges = 0
         """How many states of other members this owner had taken when it compared last."""
         self._doubted_ms: int | None = None
-        self._confirmed: set[str] = set()
-        """The keys that the followed member stated or confirmed since this member follows it."""
+        self._confirmed: dict[str, int] = {}
+        """The digest that the followed member last stated of a key, or confirmed, since this member follows it."""
         self._services = 0
         self.error = self.refusal = ""
         """Why the link is silent, and why something was refused last."""
@@ -115,7 +119,7 @@ class LinkFollower:
         """Follow another part: the services that this member owns changed."""
         self.part, self.placed, self._may_hold_stale = part, None, True
 
-    def held(self) -> dict[tuple[str, str], tuple[str, ForeignPart]]:
+    def held(self) -> Held:
         """Return what this link holds of its part: the key and the state, by the name at the other cluster.
 
         What the link does not choose any more is removed.
@@ -188,8 +192,10 @@ class LinkFollower:
         """Return whether the followed member has heard of all that lives, so that a lack means a removal (L4)."""
         return self.up_ms >= SETTLED_MS or not self.rules.keeps_unsettled
 
-    def compared(self, answers: Collection[Mapping[str, Any]], now_ms: int) -> None:
+    def compared(self, answers: Collection[Mapping[str, Any]], asked: Held, now_ms: int) -> None:
         """Take the answers to all comparisons of the part, the first of which has the place in the log.
+
+        ``asked``: what was held when it was asked. A state that came meanwhile from another member was not compared.
 
         Raises:
             CodecError: a greeting is wrong. A service that cannot be read is refused alone.
@@ -197,7 +203,8 @@ class LinkFollower:
         first = Fields(next(iter(answers)), FROM_MEMBER, " of a comparison")
         placed = Placed(first.required("run", ORIGIN_CHARS_MAX), first.whole("place", None, 0, WALL_MS_END))
         self.stats.compared += 1
-        held, changed, gone = self.held(), set[tuple[str, str]](), set[tuple[str, str]]()
+        changed, gone = set[tuple[str, str]](), set[tuple[str, str]]()
+        held = {name: one for name, one in self.held().items() if asked.get(name) == one}
         self.recheck_ms = None
         for answer in answers:
             self.greeted(answer, now_ms)
@@ -211,14 +218,12 @@ class LinkFollower:
         self._lost(gone, held, now_ms)
         for name in held.keys() - gone - changed:
             key, state = held[name]
-            self._confirmed.add(key)
+            self._confirmed[key] = state.digest
             self._refresh(key, state, now_ms)
         self.placed = placed
         self.heard(now_ms)
 
-    def _lost(
-        self, gone: set[tuple[str, str]], held: Mapping[tuple[str, str], tuple[str, ForeignPart]], now_ms: int
-    ) -> None:
+    def _lost(self, gone: set[tuple[str, str]], held: Held, now_ms: int) -> None:
         """Take that the other side has nothing of these services, or keep them for a while (L4, L5)."""
         is_doubted = self.rules.doubts_losses and len(gone) >= DOUBTED_MIN and 2 * len(gone) > len(held)
         if not is_doubted:
@@ -228,14 +233,22 @@ class LinkFollower:
         is_doubted = is_doubted and self._doubted_ms is not None and now_ms - self._doubted_ms < SETTLED_MS
         for name in gone:
             key, state = held[name]
-            if not is_doubted and (self._is_settled or state.run == self.member or key in self._confirmed):
+            kept = {**state.kept, **state.instances} if is_doubted else self._kept(key, state, ())
+            if not kept:
                 self._put(key, None)
                 continue
             self.stats.kept += 1
             self._recheck(now_ms, SETTLED_MS if is_doubted else SETTLED_MS - self.up_ms)
-            kept = {**state.kept, **state.instances}
             if state.instances:
                 self._put(key, replace(state, digest=0, instances={}, kept=kept))
+
+    def _kept(self, key: str, state: ForeignPart, present: Collection[str]) -> dict[str, Instance]:
+        """Return the instances to keep of those that the followed member lacks: it never stated them (L4)."""
+        if self._is_settled:
+            return {}
+        is_stated = state.run == self.member or self._confirmed.get(key) == state.digest
+        lost = state.kept if is_stated else {**state.kept, **state.instances}
+        return {one: it for one, it in lost.items() if one not in present}
 
     def _recheck(self, now_ms: int, after_ms: int) -> None:
         due_ms = now_ms + max(after_ms, 0) + 1
@@ -311,31 +324,17 @@ class LinkFollower:
     def _store_state(
         self, key: str, state: ForeignPart | None, digest: int, instances: Mapping[str, Instance], now_ms: int
     ) -> None:
-        kept: dict[str, Instance] = {}
-        if state is not None:
-            counts = self._is_settled or state.run == self.member or key in self._confirmed
-            lost = state.kept if counts else {**state.kept, **state.instances}
-            kept = {} if self._is_settled else {one: it for one, it in lost.items() if one not in instances}
-            if kept:
-                self._recheck(now_ms, SETTLED_MS - self.up_ms)
-        self._confirmed.add(key)
+        kept = self._kept(key, state, instances) if state is not None else {}
+        if kept:
+            self._recheck(now_ms, SETTLED_MS - self.up_ms)
+        self._confirmed[key] = digest
         if not instances and not kept:
             self._put(key, None)
             return
-        self._put(
-            key,
-            ForeignPart(
-                self.settings.name,
-                self.origin,
-                self.member,
-                digest,
-                instances,
-                kept,
-                self._rule,
-                self._stale_ms(),
-                now_ms,
-            ),
+        part = ForeignPart(
+            self.settings.name, self.origin, self.member, digest, instances, kept, self._rule, self._stale_ms(), now_ms
         )
+        self._put(key, part)
 
     def _stale_ms(self) -> int | None:
         return self.heard_ms if self.stale and self.rules.marks_stale else None
@@ -391,10 +390,9 @@ class LinkFollower:
                 self._put(key, None)
                 self.stats.retired += 1
 
-    def body(self, slice_number: int, slices: int) -> dict[str, object]:
+    def body(self, held: Held, slice_number: int, slices: int) -> dict[str, object]:
         """Return the body of a comparison: the digests of what is held, by names at the other cluster."""
         part = self.part
         assert part is not None
-        held = [(name, state) for name, (_, state) in self.held().items()]
-        chosen = [one for one in held if part.slice_of(one[0][1], slices) == slice_number]
+        chosen = [(one, it) for one, (_, it) in held.items() if part.slice_of(one[1], slices) == slice_number]
         return {"held": [[*one, digest_text(0 if self.again.has(one) else state.digest)] for one, state in chosen]}

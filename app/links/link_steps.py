@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.links.feed_lines import FollowedPart
-from app.links.follower import LinkFollower
+from app.links.follower import Held, LinkFollower
 from app.links.link_calls import TIMEOUT_S, LinkError
 from distro.model.errors import CodecError
 
@@ -133,6 +133,7 @@ class LinkSteps:
         while True:
             yield Rest(wait_s)
             if (place := self._part()) is None:
+                self.follower.part = None  # another member follows these services, and changes what is stored
                 wait_s = WAIT_S
                 continue
             self._take_part(place)
@@ -215,21 +216,22 @@ class LinkSteps:
         self.follower.begin_comparison()
         self.follower.again.begin()
         follower, answers, slices, number = self.follower, list[dict[str, Any]](), self.follower.slices(), 0
+        held = follower.held()
         while number < slices:
-            found = yield from self._compare_slice(number, slices)
+            found = yield from self._compare_slice(held, number, slices)
             if found is None:  # there are more services than were known
                 answers, slices, number = [], follower.slices(), 0
                 continue
             answers += found
             number += 1
-        follower.compared(answers, self._now_ms())
+        follower.compared(answers, held, self._now_ms())
         follower.again.fetched()
         self._compared_ms = self._now_ms()
 
-    def _compare_slice(self, number: int, slices: int) -> Generator[Step, Any, list[dict[str, Any]] | None]:
+    def _compare_slice(self, held: Held, number: int, slices: int) -> Generator[Step, Any, list[dict[str, Any]] | None]:
         """Return the answers to one comparison; None if it has to be cut into more."""
         follower, answers = self.follower, list[dict[str, Any]]()
-        query, body = follower.query() | {"slice": number, "slices": slices}, follower.body(number, slices)
+        query, body = follower.query() | {"slice": number, "slices": slices}, follower.body(held, number, slices)
         for _ in range(MORE_MAX):
             begun_ms = self._now_ms()
             answer: dict[str, Any] = yield CompareSlice(query, body)

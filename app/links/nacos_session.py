@@ -67,11 +67,15 @@ class NacosSession:
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def follow(self, place: tuple[int, int]) -> None:
-        """Follow, and carry, the services that this member owns now."""
+    def follow(self, place: tuple[int, int] | None) -> None:
+        """Follow, and carry, the services that this member owns now; None: go on until it owns some again."""
         if place == self._place:
             return
+        if self._place is None:  # another member may have changed what is stored
+            self._again_ms = self._now_ms()
         self._place = place
+        if place is None:
+            return
         self._follower.follow(FollowedPart(*place, self._settings.chosen))
         self._is_listed, self._list_ms = False, self._now_ms()
         if self._outgoing is not None:
@@ -103,7 +107,9 @@ class NacosSession:
             self._list()
             after_ms = min(LIST_SHARE * (self._now_ms() - now_ms), LIST_MAX_MS)
             self._list_ms = max(self._list_ms, self._now_ms() + after_ms)
-        if self._settings.follows and self._follower.again.is_due:
+        is_disturbed = self._follower.is_disturbed and not self._asks
+        if self._settings.follows and (self._follower.again.is_due or is_disturbed):
+            self._follower.begin_comparison()
             self._follower.again.begin()
             self._again_ms, self._has_lost = now_ms, True
         if now_ms >= self._again_ms:
@@ -268,8 +274,9 @@ class NacosSession:
     def _compare(self) -> None:
         """Compare what is held with what is watched, once all of it was asked for."""
         self._has_lost, watched = False, self._watched
-        gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].instances]
-        self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())
+        held = self._follower.held()
+        gone = [[*name] for name in held if name not in watched or not watched[name].instances]
+        self._follower.compared([self._greeting() | {"set": [], "gone": gone}], held, self._now_ms())
         self._follower.again.fetched()
 
     # --- what goes --------------------------------------------------------------------------------

@@ -130,8 +130,7 @@ class NacosThread(LinkThread):
             self.outgoing.begin()
         session = NacosSession(self.follower, side, self.outgoing, self._now_ms)
         while not self._stopped.is_set():
-            if (place := self._part()) is not None:
-                session.follow(place)
+            session.follow(self._part())
             if self.follower.part is None:
                 self._stopped.wait(0.05)
                 continue

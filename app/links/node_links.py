@@ -56,6 +56,8 @@ class LinkKinds:
     thread: Callable[..., RunningLink] = LinkThread
     feed: Callable[..., Feed] = Feed
     rules: LinkRules = field(default_factory=LinkRules)
+    store: Callable[..., ForeignStore] = ForeignStore
+    nacos: Callable[..., RunningLink] = NacosThread
 
 
 LINKS = LinkKinds()
@@ -139,7 +141,7 @@ class NodeLinks:
         thread: RunningLink = (
             kinds.thread(follower, self._part, now_ms)
             if settings.kind == ROLLCALL
-            else NacosThread(follower, self._part, now_ms, self.feed, self._own_cluster)
+            else kinds.nacos(follower, self._part, now_ms, self.feed, self._own_cluster)
         )
         thread.start()
         LOG.info("link %s connects to %s", settings.name, ", ".join(settings.servers))

@@ -24,7 +24,6 @@ from app.naming.wire.datum_codec import InstanceListCodec
 from app.naming.wire.service_info import ANSWERS_BYTES_MAX
 from app.node.node_parts import Domain, NodeKinds
 from app.operator.instance_history import CountHistory, InstanceHistory
-from app.replication.foreign_type import ForeignStore
 from distro.model.ports import Clock
 from distro.protocol.engine_reader import EngineReader
 
@@ -77,7 +76,7 @@ def build_domain(
         instance_codec=codec,
         limits=limits,
         warm_store=kinds.warm_store(settings.data_dir, codec, registry.lists.datums, clock.wall_ms),
-        foreign=ForeignStore(
+        foreign=kinds.links.store(
             writer,
             ForeignTable(registry.table),
             notify.publish,

@@ -12,7 +12,7 @@ from grpc import aio
 from app.auth.signed import GRPC, PROOF
 from app.peers import payload as wire
 from app.peers.payload import Payload, PayloadError
-from distro.model.errors import RejectedError, TransportError
+from distro.model.errors import ForbiddenError, RejectedError, TransportError
 from distro.wire.call_trust import CallSigner
 
 LOG = logging.getLogger(__name__)
@@ -88,6 +88,7 @@ class GrpcLink:
 
         Raises:
             LinkClosed: there is no connection.
+            ForbiddenError: the member takes no calls of this one.
             RejectedError: the member does not know the type of request, or refuses its body.
             TransportError: no answer in time, or another refusal.
         """
@@ -126,7 +127,9 @@ class GrpcLink:
         code, text = fields.get("errorCode"), f"{request_type} to {self.peer}: {fields.get('message')}"
         if code == wire.UNREGISTERED and self._stream is not None:
             self._stream.cancel()  # the member does not know this connection, so it is made anew
-        if code in (wire.NO_HANDLER, wire.INVALID, wire.FORBIDDEN, wire.UNREADABLE):
+        if code == wire.FORBIDDEN:
+            raise ForbiddenError(text)
+        if code in (wire.NO_HANDLER, wire.INVALID, wire.UNREADABLE):
             raise RejectedError(text)
         raise TransportError(text)
 

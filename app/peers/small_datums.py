@@ -17,7 +17,7 @@ from app.config.version import MEMBER_AGENT
 from app.peers.link_results import LinkAnswer, LinkResult
 from app.peers.passed_writes import LoopForwarder
 from app.peers.peer_parts import PeerParts
-from distro.model.errors import CodecError, RejectedError, TransportError
+from distro.model.errors import CodecError, ForbiddenError, RejectedError, TransportError
 from distro.model.ports import Clock, Done
 from distro.model.types import CAPABILITY_DELTAS, Datum, Received, Version
 from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER
@@ -261,6 +261,8 @@ def _result(peer: str, answer: PutAnswer | None) -> Received | TransportError:
         except CodecError as error:
             return TransportError(f"the answer of {peer} cannot be read: {error}")
     text = f"{peer} answered {PATH} with status {answer.status}: {answer.body[:200]!r}"
+    if answer.status == HTTPStatus.FORBIDDEN:
+        return ForbiddenError(text)
     return RejectedError(text) if 400 <= answer.status < 500 else TransportError(text)
 
 

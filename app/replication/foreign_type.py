@@ -133,6 +133,11 @@ class ForeignStore(DistroStore):
                 self._datums[key] = replace(stored, value=replace(stored.value, stated_ms=stated_ms))
 
     @staticmethod
+    def is_later(one: ForeignPart, other: ForeignPart) -> bool:
+        """Return whether one state was stated later than another one, by more than ages may be off (L8)."""
+        return one.stated_ms > other.stated_ms + WORD_MARGIN_MS
+
+    @staticmethod
     def _grown(stored: Datum | None, part: ForeignPart) -> int:
         return len(part.shown) - (len(stored.value.shown) if stored is not None else 0)
 
@@ -187,7 +192,7 @@ class ForeignStore(DistroStore):
 
     def is_covered(self, datum: Datum) -> bool:
         stored = self._datums.get(datum.key)
-        return stored is None or stored.value == datum.value or not _is_later(stored.value, datum.value)
+        return stored is None or stored.value == datum.value or not self.is_later(stored.value, datum.value)
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         with self._lock:
@@ -207,7 +212,7 @@ class ForeignStore(DistroStore):
             return Merged.TAKEN
         best = stored
         if not is_higher:
-            if stored.value == datum.value or not _is_later(datum.value, stored.value):
+            if stored.value == datum.value or not self.is_later(datum.value, stored.value):
                 return Merged.NOTHING
             best = datum
         version = max(stored.version, datum.version).next(self._writer)
@@ -248,11 +253,6 @@ def removed_part(key: str, now_ms: int) -> ForeignPart:
     """Return the state of a key of which its link has nothing any more."""
     parsed = parse_foreign_key(key)
     return ForeignPart(parsed.link if parsed is not None else "", "", "", 0, {}, stated_ms=now_ms)
-
-
-def _is_later(one: ForeignPart, other: ForeignPart) -> bool:
-    """Return whether one state was stated later than another one, by more than ages may be off."""
-    return one.stated_ms > other.stated_ms + WORD_MARGIN_MS
 
 
 class ForeignCodec:

@@ -11,7 +11,7 @@ from distro.engine.mailbox import Mailbox
 from distro.engine.peer_sends import PeerSends
 from distro.engine.snapshot_pages import SnapshotPages
 from distro.model.config import DistroConfig
-from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.model.errors import CodecError, ForbiddenError, NotInitialized, RejectedError, TransportError
 from distro.model.monitor import DistroStats
 from distro.model.ports import Clock, Component, Components, MemberAgent
 from distro.model.types import (
@@ -162,6 +162,8 @@ class PeerCallRunner:
     def _fail(self, action: Call, error: TransportError) -> None:
         if isinstance(error, RejectedError):
             outcome = Outcome.REJECTED
+        elif isinstance(error, ForbiddenError):
+            outcome = Outcome.FORBIDDEN
         else:
             outcome = Outcome.REFUSED if error.refused else Outcome.FAILED
         LOG.debug("%s to %s: %s", type(action).__name__, action.peer, error)

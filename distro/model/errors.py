@@ -28,5 +28,9 @@ class UnfitError(RejectedError):
     """An answer or a frame is too large for one call, or cannot be read. A call with fewer keys may succeed."""
 
 
+class ForbiddenError(TransportError):
+    """A peer takes no calls of this member, which is not in its list. The answer says nothing about the keys."""
+
+
 class NotInitialized(DistroError):
     """This member has not finished loading (R7). Answered with 503."""

@@ -373,6 +373,8 @@ class Outcome(enum.Enum):
     """The peer answered with success."""
     REJECTED = "rejected"
     """The peer answered that the request is wrong. Repeating the same bytes is useless."""
+    FORBIDDEN = "forbidden"
+    """The peer takes no calls of this member, which may not be in its list yet."""
     REFUSED = "refused"
     """The connection was refused: no process listens at the address."""
     FAILED = "failed"

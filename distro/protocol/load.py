@@ -94,7 +94,7 @@ class SnapshotLoad:
         if outcome is Outcome.FAILED:
             call.timeout_ms *= 2
         call.refused = outcome is Outcome.REFUSED
-        call.rejected = outcome is Outcome.REJECTED
+        call.rejected = outcome in (Outcome.REJECTED, Outcome.FORBIDDEN)
         call.empty_handed = outcome is Outcome.DELIVERED
 
     def on_part(self, action: Load, now_ms: int) -> None:

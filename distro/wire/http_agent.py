@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import orjson
 
-from distro.model.errors import CodecError, RejectedError, TransportError, UnfitError
+from distro.model.errors import CodecError, ForbiddenError, RejectedError, TransportError, UnfitError
 from distro.model.ports import Clock, DatumCodec
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Page, Received, Version
 from distro.timing.sliced import dumps_sliced
@@ -200,7 +200,8 @@ class DistroHttpAgent:
         """Call ``path`` below ``/v1/ns``; return the body of the answer. ``plain``: never gzip the request's body.
 
         Raises:
-            RejectedError: status 4xx or 501.
+            ForbiddenError: status 403.
+            RejectedError: another status 4xx, or 501.
             TransportError: no answer in time, or another status than 200.
         """
         return self._call(method, peer, path, timeout_ms, body, plain=plain).body
@@ -225,6 +226,8 @@ class DistroHttpAgent:
         text = f"{method} {url}: status {status}: {answer.body[:200]!r}"
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
             raise _Unavailable(text)
+        if status == HTTPStatus.FORBIDDEN:
+            raise ForbiddenError(text)
         # Nacos 2.x answers 501 to endpoints that it removed.
         if 400 <= status < 500 or status == HTTPStatus.NOT_IMPLEMENTED:
             raise RejectedError(text)

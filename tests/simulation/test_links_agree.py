@@ -27,6 +27,8 @@ def test_linked_clusters_agree_after_the_faults(seed: int) -> None:
         pytest.param(32, id="a member that took a service over replaced a later state by its older one"),
         pytest.param(33, id="and the other cluster did not answer then"),
         pytest.param(700118, id="a member that stood still took an old line of its stream for a new statement"),
+        pytest.param(700804, id="a young member removed what only another one had heard"),
+        pytest.param(701127, id="a member that was not listed for a moment did not fetch again for a minute"),
     ],
 )
 def test_linked_clusters_agree_where_they_did_not_before(seed: int) -> None:

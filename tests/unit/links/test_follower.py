@@ -14,10 +14,11 @@ from app.links.fetch_again import INTERVAL_MS, NAMES_MAX, FetchAgain
 from app.links.follower import LinkFollower, LinkRules
 from app.naming.model.events import InstancesChanged, ServiceChanged
 from app.naming.model.foreign import LINK, ORIGIN, STALE
+from app.naming.model.keys import WORD_MARGIN_MS
 from app.naming.model.model import Instance, Publication
 from app.naming.registry.foreign_table import ForeignTable
 from app.naming.registry.registry import Registry
-from app.naming.wire.foreign_wire import parse_digest
+from app.naming.wire.foreign_wire import decode_all, parse_digest
 from app.replication.foreign_type import ForeignStore
 from distro.model.errors import CodecError
 from distro.model.types import NO_VERSION, Datum
@@ -82,18 +83,21 @@ class Linked:
         self.there = Side("there", "there:1~2", self.now)
         self.there.begun_ms -= up_ms
 
-    def compare(self) -> None:
+    def compare(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Compare all. ``meanwhile`` is called while the answer is under way."""
         there, follower = self.there, self.follower
         there.feed.begin()
         place = there.feed.place()
-        rows: Any = follower.body(0, 1)["held"]
+        asked = follower.held()
+        rows: Any = follower.body(asked, 0, 1)["held"]
         held = {(row[0], row[1]): parse_digest(row[2], "held") for row in rows}
         part = follower.part
         assert part is not None
         found, gone, count, more = there.feed.compare(held, part.takes, 1 << 20)
         fields = there.greeting().fields(there.feed, place) | {"count": count, "more": more, "gone": gone}
         answer = orjson.loads(orjson.dumps(fields | {"set": [orjson.loads(one) for one in found]}))
-        follower.compared([answer], self.now[0])
+        meanwhile()
+        follower.compared([answer], asked, self.now[0])
         placed = follower.placed
         assert placed is not None
         self.lines = FeedLines(there.feed, part.takes, placed.run, placed.place, there.greeting)
@@ -207,6 +211,47 @@ def test_a_cluster_that_restarted_empty_removes_nothing_at_once(linked: Linked) 
     assert set(linked.here.shown()) == {"10.0.0.2"}
 
 
+def test_a_young_member_removes_what_it_had_and_nothing_that_another_one_had(linked: Linked) -> None:
+    """L4: a member of this cluster that followed another one brought an instance which the young one never had."""
+    here = linked.here
+    linked.restart()
+    linked.there.put(NAME, "10.0.0.1", "10.0.0.2")
+    linked.compare()
+    heard_by_other(linked, "10.0.0.1", "10.0.0.2", "10.0.0.3")
+    linked.compare()
+    assert {ip for ip, labels in here.shown().items() if STALE in labels} == {"10.0.0.3"}
+    linked.there.put(NAME)
+    linked.compare()
+    assert set(here.shown()) == {"10.0.0.3"}
+    linked.now[0] += SETTLED_MS
+    linked.compare()
+    assert here.shown() == {}
+
+
+def test_what_came_from_another_member_during_a_comparison_was_not_compared(linked: Linked) -> None:
+    """L4: it is not confirmed, so a young member, which never had it, does not remove it afterwards."""
+    linked.restart()
+    linked.there.put(NAME, "10.0.0.1", "10.0.0.2")
+    linked.compare(lambda: heard_by_other(linked, "10.0.0.1", "10.0.0.2", "10.0.0.3"))
+    linked.compare()
+    assert {ip for ip, labels in linked.here.shown().items() if STALE in labels} == {"10.0.0.3"}
+
+
+def heard_by_other(linked: Linked, *ips: str) -> None:
+    """Have the owner merge what another member heard of an older member of the other cluster."""
+    store, other = linked.here.store, Side("there", "there:2~1", linked.now)
+    other.put(NAME, *ips)
+    [(key, state)], version = store.parts("dc-b"), store.version(store.all_keys()[0])
+    [line], _, _, _ = other.feed.compare({}, lambda *_: True, 1 << 20)
+    assert version is not None
+    fields = orjson.loads(line)
+    instances = decode_all(fields["instances"], "public", NAME, len(ips))
+    digest = parse_digest(fields["digest"], "digest")
+    heard_ms = linked.now[0] + WORD_MARGIN_MS + 1
+    later = replace(state, run=other.run, digest=digest, instances=instances, kept={}, stated_ms=heard_ms)
+    store.merge(Datum(key, version.next_epoch("other:1~1"), later), linked.now[0])
+
+
 def test_a_service_that_another_settled_member_lacks_goes(linked: Linked) -> None:
     linked.restart(up_ms=SETTLED_MS)
     linked.compare()
@@ -279,7 +324,7 @@ def test_renamed_namespaces_come_under_their_name_here() -> None:
     one.there.put(NAME, "10.0.0.1")
     one.compare()
     assert (set(one.here.shown(namespace="other")), one.here.shown()) == ({"10.0.0.1"}, {})
-    assert one.follower.body(0, 1)["held"][0][:2] == ["public", NAME]  # type: ignore[index] # a list of rows
+    assert one.follower.body(one.follower.held(), 0, 1)["held"][0][:2] == ["public", NAME]  # type: ignore[index] # a list of rows
 
 
 def test_only_chosen_services_come() -> None:

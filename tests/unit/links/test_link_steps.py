@@ -3,7 +3,18 @@
 from app.links.feed_lines import FollowedPart
 from app.links.follower import LinkFollower
 from app.links.link_calls import TIMEOUT_S, LinkError
-from app.links.link_steps import SILENT_MS, CompareSlice, Connect, Disconnect, LinkSteps, OpenStream, ReadStream, Rest
+from app.links.link_steps import (
+    AGAIN_S,
+    SILENT_MS,
+    WAIT_S,
+    CompareSlice,
+    Connect,
+    Disconnect,
+    LinkSteps,
+    OpenStream,
+    ReadStream,
+    Rest,
+)
 from tests.unit.links.test_follower import Side, settings_of
 
 MARKED_MS = 5_000
@@ -55,21 +66,43 @@ def test_a_silent_link_waits_for_a_connection_as_long_as_for_an_answer() -> None
     assert (link.follower.stale, link.step.timeout_s) == (True, TIMEOUT_S)
 
 
-def test_a_member_that_stood_still_takes_no_word_of_before() -> None:
-    """It would take an old statement for the latest one, and have it replace what another member heard since."""
-    now = [1_000_000]
-    there, here, settings = Side("there", "there:1~1", now), Side("here", "here:1~1", now), settings_of()
-    follower = LinkFollower(settings, lambda: "here", here.store, here.foreign.would_be_empty, now[0])
-    steps = LinkSteps(follower, lambda: (0, 1), lambda: now[0], lambda: 0.0).run()
-    assert next(steps) == Rest(0.0)
+class Streaming:
+    """A link that reads the stream of a cluster without services. ``place`` is what this member owns."""
+
+    def __init__(self) -> None:
+        self.now, self.place = [1_000_000], [(0, 1)]
+        there, here, settings = Side("there", "there:1~1", self.now), Side("here", "here:1~1", self.now), settings_of()
+        would_be_empty = here.foreign.would_be_empty
+        self.follower = LinkFollower(settings, lambda: "here", here.store, would_be_empty, self.now[0])
+        steps = self.steps = LinkSteps(self.follower, self._part, lambda: self.now[0], lambda: 0.0).run()
+        self.greeting = there.greeting().fields(there.feed, there.feed.place())
+        assert next(steps) == Rest(0.0)
+        assert isinstance(steps.send(None), Connect)
+        assert isinstance(steps.send(None), CompareSlice)
+        step = steps.send(self.greeting | {"services": 0, "more": False, "gone": [], "set": []})
+        assert isinstance(step, OpenStream), self.follower.error
+        assert isinstance(steps.send(None), ReadStream)
+
+    def _part(self) -> tuple[int, int] | None:
+        return self.place[0] if self.place else None
+
+
+def test_a_member_that_owned_nothing_for_a_while_compares() -> None:
+    """L8: another member followed these services meanwhile, and may have marked them as stale."""
+    link = Streaming()
+    steps, place = link.steps, link.place.pop()
+    assert isinstance(steps.send(([link.greeting], 100)), Rest)
+    assert [steps.send(None), steps.send(None), steps.send(None)] == [Disconnect(), Rest(AGAIN_S), Rest(WAIT_S)]
+    link.place.append(place)
     assert isinstance(steps.send(None), Connect)
     assert isinstance(steps.send(None), CompareSlice)
-    greeting = there.greeting().fields(there.feed, there.feed.place())
-    step = steps.send(greeting | {"services": 0, "more": False, "gone": [], "set": []})
-    assert isinstance(step, OpenStream), follower.error
-    assert isinstance(steps.send(None), ReadStream)
-    heard_ms = follower.heard_ms
-    now[0] += SILENT_MS + 1
-    assert steps.send(([greeting], 100)) == Disconnect()
-    assert follower.heard_ms == heard_ms
-    assert "stood still" in follower.error
+
+
+def test_a_member_that_stood_still_takes_no_word_of_before() -> None:
+    """It would take an old statement for the latest one, and have it replace what another member heard since."""
+    link = Streaming()
+    heard_ms = link.follower.heard_ms
+    link.now[0] += SILENT_MS + 1
+    assert link.steps.send(([link.greeting], 100)) == Disconnect()
+    assert link.follower.heard_ms == heard_ms
+    assert "stood still" in link.follower.error

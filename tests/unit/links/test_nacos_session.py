@@ -14,6 +14,8 @@ from app.links.nacos_session import LIST_MS, NacosSession
 from app.links.nacos_side import Pushed, Registration
 from app.links.nacos_values import Address, ServiceName
 from app.naming.model.foreign import LINK, ORIGIN, STALE
+from app.naming.model.keys import WORD_MARGIN_MS
+from distro.model.types import Datum
 from tests.unit.links.test_follower import Side
 from tests.unit.links.test_nacos_out import NAME, THERE, host, settings_of
 
@@ -162,6 +164,28 @@ def test_lists_that_an_operator_asks_for_again_are_taken_whatever_is_held(linked
     assert part is not None
     assert (set(part.instances), linked.follower.again.is_due) == (set(held.instances), False)
     assert linked.follower.stats.compared == compared + 1
+
+
+@pytest.mark.parametrize("owns", [True, False])
+def test_lists_are_asked_for_again_after_another_member_replaced_what_they_brought(linked: Linked, owns: bool) -> None:
+    """L8: both members were owners, or this one was none for a while; the other one heard nothing of the Nacos."""
+    store = linked.here.store
+    [(key, state)] = store.parts()
+    version = store.version(key)
+    assert version is not None
+    ip, one = next(iter(state.instances.items()))
+    heard_ms = linked.now[0] + WORD_MARGIN_MS + 1
+    other = replace(state, digest=5, instances={ip: one}, stale_ms=linked.now[0], stated_ms=heard_ms)
+    datum = Datum(key, version.next_epoch("other:1~1"), other)
+    if owns:
+        store.merge(datum, linked.now[0])
+    else:
+        linked.session.follow(None)
+        assert store.apply(datum, version, linked.now[0])
+    assert [STALE in labels for labels in linked.shown().values()] == [True]
+    linked.session.follow((0, 1))
+    linked.steps()
+    assert [STALE in labels for labels in linked.shown().values()] == [False, False]
 
 
 def test_a_service_that_is_listed_no_more_is_gone(linked: Linked) -> None:

@@ -20,7 +20,7 @@ from app.peers.small_datums import (
     PutAnswer,
     SmallSends,
 )
-from distro.model.errors import RejectedError, TransportError
+from distro.model.errors import ForbiddenError, RejectedError, TransportError
 from distro.model.types import CAPABILITY_DELTAS, CAPABILITY_GZIP, CAPABILITY_VERSIONS, Datum, Received, Version
 from distro.wire.codec import encode_received, gunzip_if_gzip
 from distro.wire.http_agent import MEMBER_HEADER
@@ -258,6 +258,7 @@ ENDS: dict[str, tuple[Callable[[Asked], bytes | None], type[TransportError]]] = 
     "still loading": (lambda _: answer(b"later", 503), TransportError),
     "failed": (lambda _: answer(b"oops", 500), TransportError),
     "rejected": (lambda _: answer(b"bad", 400), RejectedError),
+    "forbidden": (lambda _: answer(b"not listed", 403), ForbiddenError),
     "unreadable": (lambda _: answer(b"<html>"), TransportError),
 }
 

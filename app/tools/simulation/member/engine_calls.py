@@ -155,7 +155,7 @@ class CallAgent:
         body = orjson.dumps(reports.own_report(action.peer))
 
         def end(outcome: Outcome, answer: bytes, _made_ms: int) -> None:
-            outcome = Outcome.FAILED if outcome is Outcome.REJECTED else outcome
+            outcome = Outcome.FAILED if outcome in (Outcome.REJECTED, Outcome.FORBIDDEN) else outcome
             report = None
             if outcome is Outcome.DELIVERED:
                 try:
@@ -347,6 +347,8 @@ def outcome_of(reply: Reply) -> tuple[Outcome, bytes]:
         return Outcome.DELIVERED, reply.body
     if reply.status == 503:
         return Outcome.FAILED, _UNAVAILABLE
+    if reply.status == 403:
+        return Outcome.FORBIDDEN, b""
     return Outcome.REJECTED if 400 <= reply.status < 500 or reply.status == 501 else Outcome.FAILED, b""
 
 

@@ -120,6 +120,8 @@ class SimStream:
 class SimLink:
     """A link of one run of a member: takes the steps of ``LinkSteps`` as ``LinkThread`` does."""
 
+    steps_class = LinkSteps
+
     def __init__(
         self,
         member: FrontendMember,
@@ -129,7 +131,7 @@ class SimLink:
     ) -> None:
         world = member.world
         self.member, self.follower = member, follower
-        self.steps = LinkSteps(follower, part, now_ms, lambda: world.between(0, 1_000) / 1_000)
+        self.steps = self.steps_class(follower, part, now_ms, lambda: world.between(0, 1_000) / 1_000)
         self.server = ""
         self._run: Generator[Step, Any, None] = self.steps.run()
         self._stream: SimStream | None = None

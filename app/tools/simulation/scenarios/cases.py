@@ -14,6 +14,7 @@ from app.tools.simulation.scenarios import (
     rules_of_words,
     without,
     without_10_to_17,
+    without_links,
 )
 from app.tools.simulation.scenarios.links import links_agree
 from app.tools.simulation.scenarios.rules import Trial
@@ -188,7 +189,7 @@ CASES = (
         "L1, a link to the own cluster is refused",
         rules_of_links.link_leads_to_itself,
         LinkedMember,
-        rules_of_links.FollowsItself,
+        without_links.FollowsItself,
         seeds=2,
     ),
     RuleCase(
@@ -196,7 +197,7 @@ CASES = (
         "L1, only local instances leave",
         rules_of_links.links_form_a_chain,
         LinkedMember,
-        rules_of_links.Echoes,
+        without_links.Echoes,
         seeds=2,
     ),
     RuleCase(
@@ -204,7 +205,7 @@ CASES = (
         "L2, silence is marked",
         rules_of_links.link_is_cut,
         LinkedMember,
-        rules_of_links.Unmarked,
+        without_links.Unmarked,
         seeds=2,
     ),
     RuleCase(
@@ -212,7 +213,7 @@ CASES = (
         "L3, a delta names its base",
         rules_of_links.links_bring_too_much,
         LinkedMember,
-        rules_of_links.AnyDelta,
+        without_links.AnyDelta,
         seeds=2,
     ),
     RuleCase(
@@ -220,7 +221,7 @@ CASES = (
         "L4, a young member removes nothing",
         rules_of_links.other_cluster_restarts_empty,
         LinkedMember,
-        rules_of_links.TrustsTheYoung,
+        without_links.TrustsTheYoung,
         seeds=2,
     ),
     RuleCase(
@@ -228,7 +229,7 @@ CASES = (
         "L5, a loss of most is doubted",
         rules_of_links.clients_return_with_the_link,
         LinkedMember,
-        rules_of_links.BelievesLosses,
+        without_links.BelievesLosses,
         seeds=2,
     ),
     RuleCase(
@@ -236,15 +237,15 @@ CASES = (
         "L6, the last ones stay",
         rules_of_links.link_is_silent_for_too_long,
         LinkedMember,
-        rules_of_links.EmptiesServices,
+        without_links.EmptiesServices,
         seeds=2,
     ),
     RuleCase(
         "asked-for",
         "L7, only the chosen services",
         rules_of_links.other_cluster_lies,
-        rules_of_links.Lies,
-        rules_of_links.TakesAll,
+        without_links.Lies,
+        without_links.TakesAll,
         seeds=2,
     ),
     RuleCase(
@@ -252,7 +253,45 @@ CASES = (
         "L8, one state for all",
         rules_of_links.carrying_member_ends,
         LinkedMember,
-        rules_of_links.KeepsToItself,
+        without_links.KeepsToItself,
+        seeds=2,
+    ),
+    RuleCase(
+        "later-states",
+        "L8, the later statement wins",
+        rules_of_links.later_states_meet_higher_ones,
+        LinkedMember,
+        without_links.KeepsHigher,
+        seeds=2,
+    ),
+    RuleCase(
+        "compare-again",
+        "L8, an owner compares after a merge",
+        rules_of_links.silent_owner_ends,
+        LinkedMember,
+        without_links.ComparesNotAgain,
+    ),
+    RuleCase(
+        "late-lines",
+        "L8, lines that waited are refused",
+        rules_of_links.lines_wait_in_a_paused_member,
+        LinkedMember,
+        without_links.TakesLateLines,
+    ),
+    RuleCase(
+        "two-carriers",
+        "L9, two members register each service",
+        rules_of_links.carrying_members_restart,
+        LinkedMember,
+        without_links.CarriesAlone,
+        seeds=2,
+    ),
+    RuleCase(
+        "register-first",
+        "L9, register first, then end",
+        rules_of_links.carrying_members_restart,
+        LinkedMember,
+        without_links.EndsFirst,
         seeds=2,
     ),
 )

@@ -1,21 +1,13 @@
-"""As ``rules``: linked clusters in which one rule of links alone stands between them and a breach (L1 to L8)."""
+"""As ``rules``: linked clusters in which one rule of links alone stands between them and a breach (L1 to L9)."""
 
-from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from app.http.server.line_streams import LASTS_S
-from app.links.feed import LINGER_MS, Feed, Takes
-from app.links.follower import LinkRules
-from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS, Instance, Service
-from app.naming.registry.union import view_of
-from app.replication.address_client_type import HTTP_CLIENTS
-from app.replication.client_type import CLIENTS
-from app.replication.foreign_type import FOREIGN
-from app.tools.simulation.member.sim_runtime import SimMailbox
-from app.tools.simulation.world.link_checker import LinkChecker, serving
+from app.links.feed import LINGER_MS
+from app.naming.model.model import BEAT_INTERVAL_MS, DELETE_TIMEOUT_MS
+from app.tools.simulation.world.link_checker import SAMPLE_MS, LinkChecker, serving
 from app.tools.simulation.world.linked_world import LinkedMember, LinkedWorld
-from distro.model.types import DistroKey
+from app.tools.simulation.world.world import World
 
 HERE, THERE, SERVICES = 0, 1, 10
 STEADY_MS = 40_000
@@ -189,79 +181,91 @@ def carrying_member_ends(seed: int, member_class: type[LinkedMember]) -> LinkedW
     return world
 
 
-# --- members without a rule -----------------------------------------------------------------------------
+def owners_disagree(seed: int, member_class: type[LinkedMember]) -> tuple[LinkedWorld, LinkChecker, LinkedMember]:
+    """Two members part, and one of them hears nothing of the other cluster either. Then they meet again.
+
+    Bound: nothing that the other one heard meanwhile is missing then. Return also the member that heard nothing.
+    """
+    world, checker = steady_links(seed, member_class)
+    here, there = world.clusters[HERE], world.clusters[THERE]
+    deaf = here.any_member()
+    assert isinstance(deaf, LinkedMember)
+    others = [(here.network, one) for one in here.addresses if one != deaf.address]
+    for network, other in (*others, *((world.outer, one) for one in there.addresses)):
+        network.cut(other, deaf.address)
+        network.cut(deaf.address, other)
+    there.after(1_000, partial(_register_more, there, SERVICES // 2))
+    checker.watch(there.between(18_000, 25_000))
+    here.heal()
+    checker.watch(2_000)
+    return world, checker, deaf
 
 
-class FollowsItself(LinkedMember):
-    link_rules = LinkRules(refuses_own=False)
+def later_states_meet_higher_ones(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """A member that heard nothing has the higher versions of older states."""
+    return owners_disagree(seed, member_class)[0]
 
 
-class EchoingFeed(Feed):
-    """Sends out what links brought, too."""
+def silent_owner_ends(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """A member that heard nothing marks all as stale, meets the other one, and ends.
 
-    @staticmethod
-    def leaving(service: Service) -> tuple[Instance, ...]:
-        return tuple(replace(one, metadata=_unlabelled(one)) for one in view_of(service).instances)
-
-
-def _unlabelled(one: Instance) -> dict[str, str | None]:
-    return {name: text for name, text in (one.metadata or {}).items() if not name.startswith("rollcall.")}
-
-
-class Echoes(LinkedMember):
-    feed_class = EchoingFeed
-
-
-class Unmarked(LinkedMember):
-    link_rules = LinkRules(marks_stale=False)
+    Bound: the other one shows nothing as stale ``CAUGHT_UP_MS`` later.
+    """
+    world, checker, deaf = owners_disagree(seed, member_class)
+    world.clusters[HERE].kill(deaf)
+    checker.watch(CAUGHT_UP_MS)
+    for member in serving(world.clusters[HERE]):
+        for key, part in member.node.domain.foreign.parts():
+            if part.stale_ms is not None:
+                raise checker.broken(f"{member.address} shows {key} as stale, whose cluster it hears")
+    return world
 
 
-class AnyDelta(LinkedMember):
-    link_rules = LinkRules(checks_bases=False)
+def lines_wait_in_a_paused_member(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """A member is paused, and reads old lines then. Nothing that the other one heard meanwhile may be missing."""
+    world, checker = steady_links(seed, member_class)
+    here, there = world.clusters[HERE], world.clusters[THERE]
+    member = here.any_member()
+    member.pause()
+    for client in there.clients[:SERVICES]:
+        there.after(50, client.appear)
+    there.after(9_000, partial(_register_more, there, SERVICES))
+    checker.watch(here.between(22_000, 28_000))
+    here.resume(member)
+    checker.watch(10_000)
+    return world
 
 
-class TrustsTheYoung(LinkedMember):
-    link_rules = LinkRules(keeps_unsettled=False)
+def carrying_members_restart(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
+    """Members that register local instances at a Nacos are killed, and come back. No instance may be missing there."""
+    more = {"kind": "nacos", "direction": "out"}
+    world = LinkedWorld(seed, {HERE: (THERE,)}, members=(4, 1), member_class=member_class, more=more)
+    here, checker = world.clusters[HERE], LinkChecker(world)
+    for number in range(2 * SERVICES):
+        client = here.add_client(f"DEFAULT_GROUP@@svc{number % SERVICES}")
+        here.after(here.between(1_000, 1_000 + BEAT_INTERVAL_MS), client.appear)
+    world.start_all(settle_ms=STEADY_MS)
+    for member in here.sample(list(here.members.values()), 2):
+        here.kill(member)
+        _watch_nacos(world, checker, here.between(1_000, 15_000))
+        here.start(member)
+        _watch_nacos(world, checker, 15_000)
+    return world
 
 
-class BelievesLosses(LinkedMember):
-    link_rules = LinkRules(doubts_losses=False)
+def _watch_nacos(world: LinkedWorld, checker: LinkChecker, span_ms: int) -> None:
+    """Let the world run, and check that a Nacos has all that is registered in the first cluster."""
+    here = world.clusters[HERE]
+    members = [one for one in here.members.values() if isinstance(one, LinkedMember)]
+    for _ in range(span_ms // SAMPLE_MS):
+        world.run(SAMPLE_MS)
+        sides = [one for member in members for one in member.nacos_sides if one.is_open]
+        found = {(name[1], address[:2]) for side in sides for name, rows in side.registered.items() for address in rows}
+        for client in here.clients:
+            if (client.service, (client.ip, client.port)) not in found:
+                raise checker.broken(f"the Nacos has no instance {client.address} of {client.service}")
 
 
-class EmptiesServices(LinkedMember):
-    link_rules = LinkRules(keeps_last=False)
-
-
-class LyingFeed(Feed):
-    """Sends each follower all services."""
-
-    def since(self, place: int, takes: Takes) -> tuple[list[bytes], int] | None:
-        return super().since(place, _all)
-
-    def compare(self, held: Any, takes: Takes, bytes_max: int) -> Any:
-        return super().compare(held, _all, bytes_max)
-
-
-def _all(_namespace: str, _full_name: str) -> bool:
-    return True
-
-
-class Lies(LinkedMember):
-    feed_class = LyingFeed
-
-
-class TakesAll(Lies):
-    link_rules = LinkRules(checks_parts=False)
-
-
-class QuietMailbox(SimMailbox):
-    def sync(self, key: DistroKey) -> None:
-        if key.resource_type != FOREIGN:
-            super().sync(key)
-
-
-class KeepsToItself(LinkedMember):
-    """The other members do not get what a link brought."""
-
-    left_out = frozenset({CLIENTS, HTTP_CLIENTS, FOREIGN})
-    mailbox_class = QuietMailbox
+def _register_more(cluster: World, services: int) -> None:
+    for number in range(services):
+        cluster.add_client(f"DEFAULT_GROUP@@svc{number}").appear()

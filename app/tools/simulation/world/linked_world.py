@@ -4,14 +4,17 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from app.config.link_settings import LinkSource
 from app.links.feed import Feed
 from app.links.follower import LinkRules
 from app.links.node_links import LinkKinds
 from app.node.node_parts import NodeKinds
+from app.replication.foreign_type import ForeignStore
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.member.sim_links import SimLink
+from app.tools.simulation.member.sim_nacos_link import SimNacosLink, SimNacosSide
 from app.tools.simulation.member.sim_ports import Process
 from app.tools.simulation.transcript.entry import What
 from app.tools.simulation.transcript.recorder import present_recorder
@@ -29,13 +32,27 @@ class LinkedMember(SimMember):
 
     link_rules = LinkRules()
     feed_class: type[Feed] = Feed
+    link_class = SimLink
+    foreign_class = ForeignStore
+    nacos_class = SimNacosLink
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.nacos_sides: list[SimNacosSide] = []
+        """The connections to a Nacos of all runs of this member."""
 
     def start(self) -> None:
         super().start()
         self.in_run(1, partial(self._keep_up, self.node.services.links.tick))
 
     def _kinds(self) -> NodeKinds:
-        links = LinkKinds(partial(SimLink, self), self.feed_class, self.link_rules)
+        links = LinkKinds(
+            partial(self.link_class, self),
+            self.feed_class,
+            self.link_rules,
+            self.foreign_class,
+            partial(self.nacos_class, self, self.nacos_sides.append),
+        )
         return replace(super()._kinds(), links=links)
 
     @property

@@ -12,7 +12,7 @@ from distro.members.mapper import DistroMapper, Mappers, WriterMapper
 from distro.members.members import MemberList
 from distro.model.config import DistroConfig
 from distro.model.digest import BUCKETS_BYTES
-from distro.model.errors import CodecError, NotInitialized, RejectedError, TransportError
+from distro.model.errors import CodecError, ForbiddenError, NotInitialized, RejectedError, TransportError
 from distro.model.monitor import DistroStats
 from distro.model.ports import Component
 from distro.model.types import (
@@ -201,6 +201,7 @@ ERRORS = {
     Outcome.FAILED: TransportError("late"),
     Outcome.REFUSED: TransportError("nobody", refused=True),
     Outcome.REJECTED: RejectedError("wrong"),
+    Outcome.FORBIDDEN: ForbiddenError("not listed"),
 }
 
 

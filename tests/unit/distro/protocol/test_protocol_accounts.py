@@ -226,6 +226,23 @@ def test_keys_that_are_too_large_together_are_fetched_in_smaller_queries_and_one
     assert not queue.is_aside(keys[2], engine.now_ms + UNFIT_MS)
 
 
+def test_a_key_is_fetched_and_sent_again_when_the_peer_did_not_list_this_member_yet() -> None:
+    """That answer is no word about the key: it is not set aside as one that fits into no call."""
+    engine = made(B)
+    engine.protocol.fetch(B, [DistroKey(INSTANCE_LIST, "k")])
+    query = only(engine.tick())
+    engine.protocol.on_query_done(query, Outcome.FORBIDDEN, {}, engine.now_ms)
+    again = only(engine.tick(CONFIG.retry_delay_ms))
+    assert (type(again), again.keys) == (Query, ("k",))
+    engine.protocol.on_query_done(again, Outcome.DELIVERED, {}, engine.now_ms)
+    key = engine.write(engine.service_of(SELF))
+    action = only(engine.tick())
+    engine.protocol.on_sync_done(action, Outcome.FORBIDDEN, Received(), engine.now_ms)
+    resent = only(engine.tick(CONFIG.retry_delay_ms))
+    assert (type(resent), resent.keys) == (SyncData, (key,))
+    assert engine.stats.keys_unfit == 0
+
+
 @pytest.mark.parametrize(("stored", "is_owed"), [((1, 2), True), ((1, 1), False), ((1, 0), False)])
 def test_after_a_query_the_peer_gets_what_this_run_wrote_later(stored: tuple[int, int], is_owed: bool) -> None:
     engine, store = with_type(B)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from distro.model.errors import RejectedError, TransportError, UnfitError
+from distro.model.errors import ForbiddenError, RejectedError, TransportError, UnfitError
 from distro.model.types import CAPABILITY_GZIP, CAPABILITY_VERSIONS, NO_VERSION, Datum, Page, Received, Version
 from distro.wire.call_trust import CLOCK_HEADER, DEADLINE_HEADER, CallSigner, PeerTls
 from distro.wire.http_agent import GZIP_FROM_BYTES, MEMBER_HEADER, DistroHttpAgent
@@ -262,6 +262,7 @@ def test_a_page_that_is_no_frame_is_a_failure() -> None:
     [
         (399, TransportError),
         (400, RejectedError),
+        (403, ForbiddenError),
         (499, RejectedError),
         (500, TransportError),
         (501, RejectedError),
