@@ -76,6 +76,15 @@ def no_thread_outlives_its_test() -> Iterator[None]:
     assert not left, f"these threads outlived the test: {', '.join(left)}"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Let the hash of a password in this process cost microseconds, where a node spends 30 ms of a core on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.auth.passwords.TIME_COST", 1)
+        patch.setattr("app.auth.passwords.MEMORY_KIB", 8)
+        yield
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print how many tests passed of each kind, which is their folder, and append the sums to the counts' file."""
     kinds = {outcome: _by_kind(terminalreporter, outcome) for outcome in OUTCOMES}
