@@ -55,6 +55,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
+def pytest_runtest_setup() -> None:
+    """End a run that was interrupted, even if the interrupted test failed of it and the next test begins."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """A run ends, though a test that failed may have left a thread that does not."""
