@@ -70,6 +70,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         os._exit(int(session.exitstatus))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def what_lasts_is_frozen() -> Iterator[None]:
+    """Leave to itself what outlives a file of tests, too: caches, and reports of all tests before."""
+    yield
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def no_thread_outlives_its_test() -> Iterator[None]:
     """Fail a test after which a thread still runs that did not run before it."""
