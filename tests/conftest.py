@@ -55,6 +55,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     signal.default_int_handler(number, frame)
 
 
+def pytest_runtest_setup() -> None:
+    """End a run that was interrupted, even if the interrupted test failed of it and the next test begins."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        raise KeyboardInterrupt
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """A run ends, though a test that failed may have left a thread that does not."""
@@ -62,6 +68,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     if left and (session := config.pluginmanager.get_plugin("session")) is not None:
         print(f"ended with threads left: {', '.join(left)}", flush=True)
         os._exit(int(session.exitstatus))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def what_lasts_is_frozen() -> Iterator[None]:
+    """Leave to itself what outlives a file of tests, too: caches, and reports of all tests before."""
+    yield
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
@@ -74,6 +88,15 @@ def no_thread_outlives_its_test() -> Iterator[None]:
         thread.join(max(0.0, deadline_s - time.monotonic()))
     left = sorted(thread.name for thread in set(threading.enumerate()) - before)
     assert not left, f"these threads outlived the test: {', '.join(left)}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cheap_passwords() -> Iterator[None]:
+    """Let the hash of a password in this process cost microseconds, where a node spends 30 ms of a core on it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.auth.passwords.TIME_COST", 1)
+        patch.setattr("app.auth.passwords.MEMORY_KIB", 8)
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

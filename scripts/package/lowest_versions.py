@@ -32,7 +32,7 @@ def main() -> int:
         constraints.write_text("\n".join(lowest((clone / "setup.cfg").read_text(encoding="utf-8"))))
         make_environment(clone, python)
         done = subprocess.run(
-            ["scripts/test", "--quick"], cwd=clone, env=environment(os.environ, constraints), check=False
+            ["scripts/test", "--units"], cwd=clone, env=environment(os.environ, constraints), check=False
         )
         return done.returncode
 

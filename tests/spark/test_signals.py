@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,9 @@ pytest.importorskip("pyspark")
 from tests.spark.conftest import NIGHT
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
 from tests.support.processes import clean_environ
-from tests.support.spark_cluster import QUICK_JAVA
 from tests.support.tiny_server import Given, tiny_server
 
-# Twelve checks, each in a process with a Java of its own.
+# Twelve checks, each in a process with a Java of its own, which maps its classes from an archive.
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_800)]
 END_S = 300.0
 MOMENTS = {
@@ -67,13 +67,15 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
-def checked(folder: Path, moment: str | None, url: str) -> "subprocess.CompletedProcess[str]":
+def checked(
+    folder: Path, environ: Mapping[str, str], moment: str | None, url: str
+) -> "subprocess.CompletedProcess[str]":
     places = ["--dumps", str(folder / "dumps"), "--out", str(folder / "out"), "--night", NIGHT]
     told = ["--textfile", str(folder / "rollcall.prom"), "--alert-url", url, "--master", "local[2]"]
     program = [sys.executable, "-c", PROGRAM, moment] if moment else [sys.executable, "scripts/distro_check.py"]
     return subprocess.run(
         [*program, *places, *told],
-        env=clean_environ() | QUICK_JAVA | {"PYTHONPATH": os.getcwd()},
+        env={**clean_environ(), **environ, "PYTHONPATH": os.getcwd()},
         capture_output=True,
         text=True,
         timeout=END_S,
@@ -82,17 +84,17 @@ def checked(folder: Path, moment: str | None, url: str) -> "subprocess.Completed
     )
 
 
-def test_a_signal_at_any_moment_is_told_everywhere(tmp_path: Path) -> None:
+def test_a_signal_at_any_moment_is_told_everywhere(tmp_path: Path, with_archive: Mapping[str, str]) -> None:
     rows = [service(), instance(1)]
     write_dump(tmp_path / "dumps", dict.fromkeys(ADDRESSES, rows))
     report = tmp_path / "out" / "reports" / f"night={NIGHT}"
     with tiny_server(lambda _: Given()) as alerts:
         url = f"http://{alerts.address}/"
-        assert checked(tmp_path, None, url).returncode == 0
+        assert checked(tmp_path, with_archive, None, url).returncode == 0
         assert alerts.received == []
         for moment, name in MOMENTS.items():
             before = len(alerts.received)
-            done = checked(tmp_path, name, url)
+            done = checked(tmp_path, with_archive, name, url)
             assert (done.returncode, done.stdout) == (2, "could not judge: ended by a signal\n"), (moment, done.stderr)
             assert "Traceback" not in done.stderr, moment
             assert 'verdict="unjudged"} 1.0' in (tmp_path / "rollcall.prom").read_text(), moment
@@ -104,6 +106,6 @@ def test_a_signal_at_any_moment_is_told_everywhere(tmp_path: Path) -> None:
             assert summary["earlier"]["verdict"] == "agreed", moment
             assert set(summary["tables"]) >= {"findings", "findings_json"}, "the tables of the earlier check stay"
         before = len(alerts.received)
-        assert checked(tmp_path, None, url).returncode == 0
+        assert checked(tmp_path, with_archive, None, url).returncode == 0
         assert [json.loads(one.body)["verdict"] for one in alerts.received[before:]] == ["agreed"], "resolved, once"
         assert "Agreed</h1>" in (report / "report.html").read_text()

@@ -11,12 +11,9 @@ from typing import Any
 import pytest
 from werkzeug.serving import WSGIRequestHandler, make_server
 
-from app.http.blueprints import MODULES
-from app.http.factory import create_app
 from app.tools.cli import main
 from tests.support.fake_node import FakeNode
-
-assert MODULES, "their import fills the table of routes"
+from tests.support.shared_apps import app_for
 
 
 class _Quiet(WSGIRequestHandler):
@@ -38,17 +35,18 @@ def _whole_bodies(app: Any) -> Callable[[dict[str, Any], Any], Any]:
 @contextmanager
 def served_node(node: FakeNode) -> Iterator[str]:
     """Serve a node on a free loopback port until the block ends; give its address."""
-    server = make_server("127.0.0.1", 0, _whole_bodies(create_app(node)), threaded=True, request_handler=_Quiet)
-    server.daemon_threads = False
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    try:
-        yield f"127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
-        node.drains.stop()
+    with app_for(node) as app:
+        server = make_server("127.0.0.1", 0, _whole_bodies(app), threaded=True, request_handler=_Quiet)
+        server.daemon_threads = False
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield f"127.0.0.1:{server.server_port}"
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+            node.drains.stop()
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,22 @@
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from app.http.blueprints import MODULES
-from app.http.factory import create_app
 from app.http.server.request_answers import RequestAnswers
 from app.http.server.server import HttpServer
 from app.machine.process.loop_parts import LoopPauses
 from tests.support.fake_node import FakeNode
 from tests.support.loops import until
+from tests.support.shared_apps import app_for
 from tests.support.wire import Received, Wire, replies_of
-
-assert MODULES, "their import fills the table of routes"
 
 
 class Served:
     """One node's server. All calls come from the loop's thread."""
 
-    def __init__(self, node: FakeNode, app: Any = None, *, hot: bool = True, connections_max: int = 100) -> None:
+    def __init__(self, node: FakeNode, app: Any, *, hot: bool = True, connections_max: int = 100) -> None:
         self.node = node
         loop = asyncio.get_running_loop()
         self.slept_s = 0.0
@@ -31,7 +28,7 @@ class Served:
             node.cluster.stood_still,
             lambda: loop.time() + self.slept_s,
         )
-        self.requests = RequestAnswers(app or create_app(node), node, loop, hot=hot)
+        self.requests = RequestAnswers(app, node, loop, hot=hot)
         self.server = HttpServer(node, self.requests, loop, connections_max)
 
     def connect(self, client_ip: str = "127.0.0.1") -> Wire:
@@ -56,8 +53,10 @@ def served(
     node: FakeNode | None = None, app: Any = None, *, hot: bool = True, connections_max: int = 100
 ) -> Iterator[Served]:
     """Serve until the block ends; on a loop that runs."""
-    one = Served(node or FakeNode(), app, hot=hot, connections_max=connections_max)
-    try:
-        yield one
-    finally:
-        one.server.stop()
+    node = node or FakeNode()
+    with app_for(node) if app is None else nullcontext(app) as wsgi:
+        one = Served(node, wsgi, hot=hot, connections_max=connections_max)
+        try:
+            yield one
+        finally:
+            one.server.stop()

@@ -33,6 +33,12 @@ INSTANCE = {**SERVICE, "kind": "instance", "ip": "10.0.0.9", "port": 80}
 END = {"kind": "end", "services": 1, "instances": 1}
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have a member of Nacos looked at again after hundredths of a second."""
+    monkeypatch.setattr("app.tools.audit.dump.nacos_datums.LOOK_AGAIN_S", 0.02)
+
+
 @contextmanager
 def client_of(address: str, **fields: Any) -> Iterator[MemberClient]:
     client = MemberClient(address, Access(timeout_s=60.0, **fields), Patience(0, Event()))

@@ -42,6 +42,13 @@ def row(ip: str, **changes: Any) -> dict[str, Any]:
     return usual | changes
 
 
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the command look again after hundredths of a second."""
+    for module in ("healing", "link_heal", "many"):
+        monkeypatch.setattr(f"app.tools.audit.heal.{module}.LOOK_AGAIN_S", 0.02)
+
+
 class Fake:
     """A member that holds ``rows``, and ``after`` once the owner was asked to heal ``asks`` times."""
 
@@ -228,7 +235,7 @@ def test_texts_of_members_reach_no_terminal_as_they_are() -> None:
 
 def test_what_the_rules_refuse_is_told_at_the_end() -> None:
     a, b = Fake(A, [ONE, TWO]), Fake(B, [ONE])
-    code, lines, _ = healed(a, b, more=("--within", "2s"))
+    code, lines, _ = healed(a, b, more=("--within", "1s"))
     assert code == 1
     assert [(one["finding_class"], one["stage"]) for one in lines if "rule" in one] == [
         ("MISSING", "before"),

@@ -43,11 +43,6 @@ def node() -> FakeNode:
 
 
 @pytest.fixture
-def client(node: FakeNode) -> FlaskClient:
-    return create_app(node).test_client()
-
-
-@pytest.fixture
 def boss(node: FakeNode, client: FlaskClient) -> Caller:
     return Caller(client, token_of(node, ADMIN))
 
