@@ -145,7 +145,8 @@ def _run_serve(options: argparse.Namespace) -> int:
             )
         _serve(overrides)
     except SettingError as error:
-        print(f"rollcall: {reason_of(error)}", file=sys.stderr)
+        # Into a log, in English as its other lines are.
+        print(f"rollcall: {reason_of(error) if sys.stderr.isatty() else error}", file=sys.stderr)
         return 2
     return 0
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from app.languages.catalogues import N_
 from app.languages.command_texts import gettext
 from app.languages.phrases import phrase, reason_of, shown
+from app.languages.stored_texts import recognized
 from app.rows.summary import Verdict
 from app.tools.audit.client.access import (
     AccessError,
@@ -204,8 +205,8 @@ class Watch:
                 text = N_("the list of open alerts cannot be saved in %(folder)s: %(error)s")
                 _note(gettext(text, folder=folder, error=error))
         for note in summary.notes:
-            _note(gettext("note: %(text)s", text=shown(note)))
-        lines = [summary.line, *(f"  {one_line(told(one))}" for one in summary.examples)]
+            _note(gettext("note: %(text)s", text=shown(recognized(note))))
+        lines = [shown(recognized(summary.line)), *(f"  {one_line(shown(told(one)))}" for one in summary.examples)]
         try:
             print("\n".join(lines), flush=True)
         except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts go on
