@@ -343,6 +343,9 @@ class _Datums(Iterator[Datum]):
         self._leave_out = leave_out
         self._passed = 0
 
+    def __len__(self) -> int:
+        return len(self._rows)
+
     def __next__(self) -> Datum:
         while self._rows:
             self._passed += 1

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.languages.catalogues import N_
 from app.languages.command_texts import gettext
-from app.languages.phrases import shown
+from app.languages.phrases import phrase, shown
 from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, unjudged
 from app.tools.printable import json_text
@@ -102,9 +102,17 @@ def report_verdict(
         say(gettext("note: %(text)s", text=shown(recognized(note))))
     if on_reported is not None:
         on_reported(summary.verdict.exit_code)
-    sys.stdout.write(f"{json_text(asdict(summary)) if options.json else shown(recognized(summary.line))}\n")
+    sys.stdout.write(f"{json_text(asdict(summary)) if options.json else _line(summary)}\n")
     sys.stdout.flush()
     return summary.verdict.exit_code
+
+
+def _line(summary: Summary) -> str:
+    """Return the verdict in a line, and how long the check took if it came to one."""
+    line = recognized(summary.line)
+    if summary.took_s:
+        line = phrase("%(text)s; took %(seconds)s s", text=line, seconds=f"{summary.took_s:g}")
+    return shown(line)
 
 
 def _alert(options: argparse.Namespace, summary: Summary, reports: "NightReports | None", *, brief: bool) -> None:
