@@ -122,7 +122,7 @@ def _check_certificates() -> None:
 
 
 def when_ready(server: Any) -> None:
-    """Ignore the signals at which gunicorn would start a second worker or master beside the first.
+    """Ignore the signals at which gunicorn would start a second worker or master next to the first.
 
     The master collects garbage from here on.
     """

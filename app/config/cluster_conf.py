@@ -17,7 +17,7 @@ def parse_members(text: str, origin: str = _LIST) -> tuple[str, ...]:
     A host stays as written, and no name is resolved: members compare each other's addresses as text.
 
     Raises:
-        SettingError: an entry is no address; the text names ``origin`` and the line.
+        SettingError: an entry is not an address; the text names ``origin`` and the line.
     """
     members: dict[str, str] = {}
     lines = text.splitlines()

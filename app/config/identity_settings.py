@@ -239,7 +239,7 @@ def named_nacos(text: str, exempt: Iterable[str] = ()) -> NamedNacos:
     """Read ``IDENTITY_NACOS_MEMBERS``; ``exempt``: further addresses of members that are real Nacos.
 
     Raises:
-        SettingError: an entry is no address, host or network.
+        SettingError: an entry is not an address, host or network.
     """
     addresses, hosts, networks = {spelling(one) for one in exempt}, set[str](), list[IPv4Network | IPv6Network]()
     for part in text.split(","):
@@ -270,7 +270,7 @@ def identity_warnings(
     """Yield warnings about a cluster's identity. ``without``: the operator wants none beyond loopback.
 
     Raises:
-        SettingError: the cluster needs an identity and has none.
+        SettingError: the cluster lacks the identity that it needs.
     """
     if identity is None and needs_identity(members, host):
         if not without:

@@ -218,7 +218,7 @@ def _exact(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(65_536)
 def _is_chosen(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a pattern fits and none that excludes does. Patterns that only exclude leave all others."""
+    """Return whether a pattern fits and no excluding one does. Patterns that only exclude leave all others."""
     chosen = [one for one in patterns if not one.startswith(EXCLUDED)]
     excluded = [one.removeprefix(EXCLUDED) for one in patterns if one.startswith(EXCLUDED)]
     if any(fnmatchcase(name, one) for one in excluded):
@@ -269,7 +269,7 @@ class LinkSettings:
 
     @property
     def sends(self) -> bool:
-        """Return whether this cluster registers its instances at the other one: a Nacos has no links of its own."""
+        """Return whether this cluster registers its instances at the other one: a Nacos has no links."""
         return self.kind != ROLLCALL and self.direction != IN
 
     def here(self, namespace: str) -> str | None:

@@ -152,7 +152,7 @@ def lookup_settings(
 
 
 def listed_members(lookup: LookupSettings, text: str | None, cluster_conf: Path) -> tuple[str, ...] | None:
-    """Return the members that are known at the start, which may be none; None if no list is configured.
+    """Return the members that are known at the start, perhaps no member; None if no list is configured.
 
     ``text``: the content of ``cluster_conf``, None without the file.
     """

@@ -164,7 +164,7 @@ def _is_of_nacos(name: str) -> bool:
 def misspelt_keys(given: Mapping[str, str], ours: Collection[str]) -> Iterator[str]:
     """Yield a warning for each name that is neither ours nor Nacos's, and like one of them.
 
-    A name that is like none may be a plugin's or a later release's, and is no mistake.
+    A name that is like no other may be a plugin's or a later release's.
 
     ``ours``: our names that begin as Nacos's do; for an environment in both forms.
     """

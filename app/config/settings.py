@@ -118,7 +118,7 @@ class Settings:
     auth: AuthSettings | None
     """Users and tokens; None if no call needs a user."""
     identity: IdentitySettings | None
-    """The secret by which members know each other; None without one."""
+    """The secret that identifies members to each other; None without one."""
     without_identity: bool
     """True if the operator wants a cluster beyond loopback without an identity."""
     distro: DistroConfig
@@ -193,7 +193,7 @@ class _Sources:
     def warnings(self) -> Iterator[str]:
         """Yield a warning for each unknown key ``rollcall.*``, and for each ``nacos.*`` that seems misspelt.
 
-        Other unknown keys of Nacos, which has many, are no mistake.
+        Other unknown keys of Nacos, which has many, are ignored.
         """
         names = [name for key in ALL_KEYS for name in key.names if name.startswith(_OURS)]
         snakes = [snake(name) for name in names]

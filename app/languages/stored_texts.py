@@ -195,7 +195,7 @@ NOTES = (
     N_("%(count)s keys differ, %(total)s in both rounds; explained and counted: one of %(least)s"),
     N_("the last check of the night has no verdict; the findings are those of the check at %(time)s"),
 )
-"""Notes beside a verdict."""
+"""Notes next to a verdict."""
 CALLS = (
     N_("no connection within %(seconds)s s"),
     N_("no answer within %(seconds)s s"),

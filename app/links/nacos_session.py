@@ -86,7 +86,7 @@ class NacosSession:
         return self._has_sent and not (self._outgoing is not None and self._outgoing.is_busy)
 
     def step(self) -> tuple[int, int]:
-        """Do what is due. Return how many changes came, and their bytes.
+        """Do all due work. Return how many changes came, and their bytes.
 
         Raises:
             NacosMoved: the server asks to connect to another one.
@@ -266,7 +266,7 @@ class NacosSession:
         )
 
     def _compare(self) -> None:
-        """Compare what is held with what is watched, once all of it was asked for."""
+        """Compare the copies with the watched services, once all were asked for."""
         self._has_lost, watched = False, self._watched
         gone = [[*name] for name in self._follower.held() if name not in watched or not watched[name].instances]
         self._follower.compared([self._greeting() | {"set": [], "gone": gone}], self._now_ms())

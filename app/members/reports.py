@@ -125,7 +125,7 @@ def _capabilities(own: Mapping[str, Any], info: Mapping[str, Any]) -> frozenset[
 
 
 def wire_version_of(info: Mapping[str, Any]) -> int | None:
-    """Return the wire version in the ``extendInfo`` of a member of our own kind; None if it names none."""
+    """Return the wire version in the ``extendInfo`` of a Rollcall member; None if it names none."""
     own = info.get(OWN_FIELD)
     wire = own.get("wire") if isinstance(own, dict) else None
     return wire if type(wire) is int else None

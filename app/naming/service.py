@@ -174,7 +174,7 @@ class NamingService:
         if service.version.writer != self._writer and collect is not None:
             collect(service.version.writer, service.key, key, now_ms)
         if service.stored.get(key) is not stored:
-            return self.beat(command, interval_ms, collect, count_write)  # it was replaced meanwhile
+            return self.beat(command, interval_ms, collect, count_write)  # it was replaced in the meantime
         if stored.usual:
             return _known(interval_ms)
         healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)

@@ -1,4 +1,4 @@
-"""Node: starts and stops the parts that ``wire_node`` makes, by the builders beside it."""
+"""Node: starts and stops the parts that ``wire_node`` makes, by the builders next to it."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -109,7 +109,7 @@ class Node:
     """One member of a cluster, or a node alone. ``start`` and ``stop`` once each."""
 
     def __init__(self, settings: Settings, clock: NodeClock | None = None) -> None:
-        """``clock``: of registry, replication and users; sockets and those who subscribe at them have the machine's."""
+        """``clock``: of registry, replication and users; sockets and their subscribers have the machine's."""
         clock = SystemClock() if clock is None else clock
         self.settings = settings
         self._clock = clock
@@ -178,7 +178,8 @@ class Node:
         return is_done if not self._has_members else self.engine.runtime.catch_up(timeout_s) and is_done
 
     def stop(self, timeout_s: float = 8.0) -> bool:
-        """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
+        """Refuse writes, send pending changes, end the threads; return whether all ended in time. May be called
+        twice."""
         engine, background = self.engine, self.background
         self._parts.warm_start.stop()
         if engine.lookup is not None:

@@ -1,4 +1,4 @@
-"""One connection to another member's gRPC port for members: set up as SDKs do it, kept alive, and made anew."""
+"""One connection to another member's gRPC port for members: set up as SDKs do it, kept alive, and made again."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
 CHECK, CHECK_BODY = "ServerCheckRequest", wire.request_body(module="internal")
 OWN_KIND_ABILITY = "rollcall"
-"""The ability that marks a member of our own kind."""
+"""The ability that marks a Rollcall member."""
 ENDED = "the member ended the connection"
 
 
@@ -125,7 +125,7 @@ class GrpcLink:
         fields = answer.json()
         code, text = fields.get("errorCode"), f"{request_type} to {self.peer}: {fields.get('message')}"
         if code == wire.UNREGISTERED and self._stream is not None:
-            self._stream.cancel()  # the member does not know this connection, so it is made anew
+            self._stream.cancel()  # the member does not know this connection, so it is made again
         if code in (wire.NO_HANDLER, wire.INVALID, wire.FORBIDDEN, wire.UNREADABLE):
             raise RejectedError(text)
         raise TransportError(text)

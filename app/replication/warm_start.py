@@ -13,7 +13,7 @@ from distro.timing.sliced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 RECENT_MS = TOMBSTONE_SLACK_MS
-"""States this recent can be merged whatever their version: other members still know any later removal."""
+"""States this recent can be merged in any version: other members still know any later removal."""
 PROGRESS_LISTS = 25_000
 
 

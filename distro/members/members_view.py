@@ -14,7 +14,7 @@ from distro.model.types import HeardOf, Member, MemberKind, MemberState
 HANDOVER_MS = 40_000
 """For so long after the end of a member's run others keep the clients that were connected to it.
 
-The SDKs for Python publish anew up to 35 s later: each 30 s they look for what they have to repeat.
+The SDKs for Python publish again up to 35 s later: each 30 s they look for what they have to repeat.
 """
 RETURNING_MS = 20_000
 """A hand-over lasts for so long at least after a client came back: where the others wait for a machine that is busy."""
@@ -93,7 +93,7 @@ class RunsView(NamedTuple):
     def ended_before(self, writer: str) -> bool:
         """Return whether a run was over when this member started.
 
-        Such is a run of its own, or one earlier than the run in a peer's last answer.
+        Such is a version of this node's own run, or one earlier than the run in a peer's last answer.
         """
         if self._is_former(writer):
             return True
@@ -182,7 +182,7 @@ class MemberRuns:
         run = writer or view.writers.get(address)
         ended = view.ended.get(address, ())
         if run and run not in ended:
-            # Clients of runs before may have gone to this one, and not have published yet: their time begins anew.
+            # Clients of runs before may have gone to this one, and not have published yet: their time begins again.
             before = {one: handover.until(now_ms + HANDOVER_MS) for one, handover in view.handing_over.items()}
             self.view = view._replace(
                 ended=_frozen({**view.ended, address: (*ended, run)[-RUNS_REMEMBERED:]}),

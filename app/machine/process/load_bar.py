@@ -26,7 +26,7 @@ def shown_load(
 
 
 class ShownLoad(Iterator[T]):
-    """Things that a start reads, with a bar. After a failure the iteration goes on with the next thing."""
+    """Things that a start reads, with a bar. After a failure the iteration continues with the next thing."""
 
     def __init__(self, things: Iterable[T], name: str, file: TextIO, delay_s: float) -> None:
         """``things``: if their number is known, it is that of the things still to come."""
@@ -52,7 +52,7 @@ class ShownLoad(Iterator[T]):
 
         class Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
             monitor_interval = 0
-            """The setting by which tqdm starts no thread beside the bar."""
+            """A setting of tqdm: no thread runs next to the bar."""
 
         total = self._total = len(self._left) if self._left is not None else 0
         return Bar(

@@ -209,7 +209,7 @@ class LoopPauses:
         self._waited_until_s = self._waited_until_max_s = 0.0
 
     def check(self) -> None:
-        """Notice a pause; call it before anything that came meanwhile is executed."""
+        """Notice a pause; call it before anything that came in the meantime is executed."""
         now_s = self._awake_s()
         if now_s - self._ran_s <= self._pause_s:
             return
@@ -301,7 +301,7 @@ async def _finish(coroutine: Coroutine[Any, Any, T], waited: Any) -> T:
 
 @types.coroutine
 def _rest(coroutine: Coroutine[Any, Any, T], waited: Any) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that waits for the future ``waited``."""
+    """Continue with a coroutine that waits for the future ``waited``."""
     while True:
         failure: BaseException | None = None
         try:

@@ -222,7 +222,7 @@ class RecordFile:
         self._received_bytes += sum(ROW_BYTES + len(value or b"") for _, _, _, value, _, _ in rows)
 
     def sync(self) -> None:
-        """Wait until the disk has all that was written. Other writes go on meanwhile.
+        """Wait until the disk has all that was written. Other writes go on in the meantime.
 
         Raises:
             StorageError: the disk failed, or the file is closed.
@@ -321,13 +321,13 @@ def unread_records(folder: Path) -> list[UnreadRecord]:
 def _text(raw: bytes) -> str:
     """Return a text of the file.
 
-    Bytes that are no UTF-8 make a text that fails every check, and that encodes back to them.
+    Bytes that are not UTF-8 make a text that fails every check, and that encodes back to them.
     """
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _condition(key: object) -> tuple[str, object]:
-    """Return the condition that selects a row by its key, of whatever type, and the value to bind."""
+    """Return the condition that selects a row by its key, of any type, and the value to bind."""
     if isinstance(key, str):
         return "key = CAST(? AS TEXT)", key.encode("utf-8", "surrogateescape")
     return "key IS ?", key

@@ -38,7 +38,8 @@ ADDED, REMOVED = "ADD_SERVICE", "DELETE_SERVICE"
 
 
 class FuzzyPusher:
-    """Sends watching clients what comes and goes. ``changed`` is called from any thread, all else on the loop."""
+    """Sends watching clients what comes and goes. ``changed`` is called from any thread, everything else on the
+    loop."""
 
     def __init__(
         self,

@@ -109,7 +109,7 @@ class FuzzyHandlers:
         """Compare the services that a client knows with those that match, in slices of the loop.
 
         Return the names of those that are new to the client, and then of those that it knows and that are gone, with
-        the index of the first of these. Services that come or go meanwhile are sent to it as changes.
+        the index of the first of these. Services that come or go in the meantime are sent to it as changes.
         """
         pattern, begun_s = watched.pattern, time.perf_counter()
         received, prefix = set[str](), namespace.name + GROUP_SPLITTER

@@ -150,7 +150,7 @@ class FuzzyWatches:
     def loaded(self, namespace: WatchedNamespace, names: set[str], is_there: Callable[[str], bool]) -> None:
         """Take the names of the services that a namespace had at some time since its first watch.
 
-        ``is_there``: returns whether a service has an instance now, for those that changed meanwhile.
+        ``is_there``: returns whether a service has an instance now, for those that changed in the meantime.
         """
         namespace.present = names
         early, namespace.early = namespace.early, {}
@@ -308,7 +308,7 @@ class FuzzyWatches:
             self._ready[watcher] = None
 
     def _settle(self, one: Sent) -> None:
-        """Go on with a list whose batch was acknowledged.
+        """Continue with a list whose batch was acknowledged.
 
         The services of the batch that are gone are sent once more, as single changes: the Java client (3.0.3 and 3.1.1)
         leaves out removals in a list.

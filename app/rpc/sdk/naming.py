@@ -257,7 +257,7 @@ def key_of(fields: Fields, rule: NameRule) -> ServiceKey:
         InvalidParam: the name is missing or not allowed, or a text is no text.
     """
     group, service = fields.text("groupName", DEFAULT_GROUP), fields.required("serviceName")
-    # Since 2.3, Nacos refuses a name with a group of its own.
+    # Since 2.3, Nacos refuses a name with a separate group.
     is_checked = rule is NameRule.NACOS_2
     name = f"{group}{GROUP_SPLITTER}{service}" if is_checked else compose_service_name(service, group)
     if not is_usual_name(name):

@@ -15,7 +15,7 @@ from app.rpc.server.connections import Connection, Connections
 
 LOG = logging.getLogger(__name__)
 NO_ROOM_MS = 200
-"""The time until a push is tried again that had no room beside the answers under way."""
+"""The time until a push is tried again that had no room next to the answers under way."""
 WAIT_MS = 50
 """The time between two checks whether pushes may go on."""
 WRITERS_PER_TURN = 8
@@ -23,7 +23,8 @@ WRITERS_PER_TURN = 8
 
 
 class GrpcPusher:
-    """Runs the schedule of pushes. ``changed`` and ``subscribed`` are called from any thread, all else on the loop."""
+    """Runs the schedule of pushes. ``changed`` and ``subscribed`` are called from any thread, everything else on the
+    loop."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class GrpcPushStats:
 
 
 class GrpcSubscriptions:
-    """Subscriptions by client and service, and the pushes due to them. Not thread-safe, but for ``has``.
+    """Subscriptions by client and service, and the pushes due to them. Not thread-safe, except for ``has``.
 
     ``has``, ``changed`` and ``next_due_ms`` are those of ``PushSchedule``.
     """

@@ -154,7 +154,7 @@ class Dispatcher:
             self._on_no_handler(kind[:TYPE_CHARS_MAX], connection.remote_ip)
             return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
         if not connection.registered:
-            # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
+            # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect again.
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
         connection.active_ms = self._now_ms()  # also where the call is refused: its client is alive
@@ -289,7 +289,7 @@ class Dispatcher:
         connection.active_ms = self._now_ms()
         if self._limits.rule.traced_ips:
             self._trace(connection, message)
-        # The result code alone: an SDK acknowledges pushes with ``success`` false beside it.
+        # The result code alone: an SDK acknowledges pushes with ``success`` false next to it.
         went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
         self._on_answer(connection.id, fields.text("requestId"), went_well)
 

@@ -130,7 +130,7 @@ class RpcServer:
                 except OSError as error:
                     if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                         raise
-                    absent = error  # "::" of a machine without IPv6, beside its "0.0.0.0"
+                    absent = error  # "::" of a machine without IPv6, next to its "0.0.0.0"
             if absent is not None and not made:
                 raise absent
         except OSError:

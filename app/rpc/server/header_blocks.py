@@ -17,7 +17,7 @@ from app.rpc.server.http2_frames import Code, ConnectionFault
 TABLE_BYTES = 4_096
 """The size of a connection's table: the default, which needs no announcement."""
 LIST_BYTES_MAX = 16_384
-"""The most bytes of the fields of one block, unpacked: each field counts 32 beside its name and value. SDKs send some
+"""The most bytes of the fields of one block, unpacked: each field counts 32 next to its name and value. SDKs send some
 400; a user's token is in the message, not here. It also bounds a block that names a large table entry repeatedly."""
 KEPT_BLOCKS = 8
 """The blocks of a connection whose meaning is kept. A client has one for each method, with a time limit and without."""
@@ -26,7 +26,7 @@ KEPT_BLOCK_BYTES = 64
 BYTES_PER_CREDIT = 128
 FIELDS_PER_CREDIT = 6
 RESIZED_PER_CREDIT = 16
-"""The cost of a block beside its frame, as a field takes 2 to 5 us and a byte 0.2 us: a thousand frames of large
+"""The cost of a block next to its frame, as a field takes 2 to 5 us and a byte 0.2 us: a thousand frames of large
 blocks took two seconds. The last counts bytes, too, of a block that begins with a change of the table's size, of which
 it may have thousands."""
 STATIC_ENTRIES = 61

@@ -113,7 +113,7 @@ CLOSED_AT_ONCE = 16
 STREAM_WINDOW = 1 << 18
 CONNECTION_WINDOW = 1 << 20
 """The bytes that a client may send ahead. Both windows are widened as these are read, so that neither is ever used up:
-kept bytes have bounds of their own, and a client that sends faster than this side reads waits for the socket."""
+kept bytes have their own bounds, and a client that sends faster than this side reads waits for the socket."""
 PINGS_TOO_SOON_MAX = 2
 """The most PINGs that come too soon, with no message between them. Source: grpcio, ``grpc.http2.max_ping_strikes``."""
 OWN_PING = b"rollcall"

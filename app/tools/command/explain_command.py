@@ -149,7 +149,7 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_language(answer: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the verdict and the differences: of English ones those of the server, else made anew from the facts."""
+    """Return the verdict and the differences: of English ones those of the server, else made again from the facts."""
     texts = command_texts()
     if texts.language == ENGLISH:
         return answer["verdict"], answer["differences"]

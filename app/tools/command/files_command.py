@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def files_folder() -> Path:
-    """Return the folder with the files: inside the installed package, or beside the code of a checkout.
+    """Return the folder with the files: inside the installed package, or next to the code of a checkout.
 
     Raises:
         FilesRefused: the package was installed without it.

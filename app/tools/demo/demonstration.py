@@ -232,5 +232,5 @@ def _typed() -> "SimpleQueue[str]":
 
 
 def _has_screen() -> bool:
-    """Return whether a browser opens a window of its own. Without one, a browser for terminals would take this one."""
+    """Return whether a browser opens a separate window. Without one, a browser for terminals would take this one."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

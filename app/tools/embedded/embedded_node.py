@@ -82,7 +82,7 @@ class EmbeddedNode(NamingCalls):
         """Start again on the same port and data folder; a running node ends as at SIGTERM before.
 
         Raises:
-            UseError: the port was taken meanwhile.
+            UseError: the port was taken in the meantime.
         """
         self._life.restart()
 

@@ -36,7 +36,7 @@ class SeenInstance:
 
 
 class NamingCalls:
-    """Calls of one node. Thread-safe; each has a connection of its own."""
+    """Calls of one node. Thread-safe; each has a separate connection."""
 
     def __init__(self, where: Callable[[], tuple[str, str]], timeout_s: float = TIMEOUT_S) -> None:
         """``where``: the node's ``host:port`` now, and its context path."""

@@ -109,7 +109,7 @@ def _count_by_night(frame: DataFrame) -> dict[str, int]:
 
 
 def _commit(results: Results, night: str, before: Committed, together: Mapping[str, NightTable]) -> None:
-    """Name the files of the month in a night's commit, unless the night was checked again or removed meanwhile."""
+    """Name the files of the month in a night's commit, unless the night was checked again or removed since."""
     path = summary_path(results.root, night)
     body = read_each(results.filesystem, [path]).get(path)
     if body is None or decode_tables(body, path) != before:

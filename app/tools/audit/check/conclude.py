@@ -86,7 +86,7 @@ def report_verdict(
     """Write the metrics file, post the alert, print notes and verdict; return the exit code of the verdict.
 
     A metrics file or an alert that fails is named on stderr, and changes no exit code. The line comes last: who reads
-    it knows that all else was tried. ``on_reported``: called right before it.
+    it knows that everything else was tried. ``on_reported``: called right before it.
     """
     if options.textfile:
         try:

@@ -208,5 +208,5 @@ def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | No
     error = next((one.error for one in missing if one and one.error), "no manifest of that round names it")
     if len(missing) < len(dumps):
         error = f"in one round only: {error}"
-    # In one round only too: without the member's state nobody can say that the members agree.
+    # In one round only too: without the member's state no caller can say that the members agree.
     return finding(FindingClass.ABSENT_MEMBER, True, address, detail=error)

@@ -130,7 +130,7 @@ def _fitting() -> Column:
 def misfit() -> Column:
     """Return a number whose sum over the rows of a service at one member in one round is 0 if its row counts them.
 
-    Each such group has a weight of its own, a hash, so that groups do not make up for each other in one sum.
+    Each such group has a separate weight, a hash, so that groups do not make up for each other in one sum.
     """
     return F.xxhash64("service_key", "bit", "word") * F.col("fitting")
 

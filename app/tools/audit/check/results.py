@@ -1,4 +1,4 @@
-"""The results of the nights: findings, services, faults as Parquet, findings as JSON, summary and report beside them.
+"""The results of the nights: findings, services, faults as Parquet, findings as JSON, summary and report next to them.
 
 Spark writes a night's files under names that no other run has, and nobody reads them until
 ``reports/night=D/summary.json`` names them: it is written last, in one piece, and is the commit of the night. So a
@@ -230,6 +230,6 @@ class Results(NightReports):
 
 
 def _checksum_of(path: str) -> str:
-    """Return the path of the checksum that Hadoop keeps beside a file on a disk."""
+    """Return the path of the checksum that Hadoop keeps next to a file on a disk."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.crc"

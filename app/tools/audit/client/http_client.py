@@ -140,7 +140,7 @@ class MemberClient:
         """Wait for so many seconds.
 
         Raises:
-            Unusable: the dump was stopped meanwhile.
+            Unusable: the dump was stopped in the meantime.
         """
         if self._patience.stop.wait(seconds):
             raise Unusable(phrase("the dump was stopped"))

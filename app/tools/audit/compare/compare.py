@@ -81,7 +81,7 @@ class Difference:
     b_version: str | None
     lasting: bool | None = None
     name: str = ""
-    """The record or client that differs; empty for all else."""
+    """The record or client that differs; empty for everything else."""
 
     @property
     def key(self) -> tuple[str, str, str, str, int, bool, str, str]:

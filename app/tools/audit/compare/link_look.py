@@ -127,7 +127,7 @@ def lasting_look(first: LinkLook, second: LinkLook) -> LinkLook:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The rows of one member, and all else of its dump."""
+    """The rows of one member, and everything else of its dump."""
 
     asked: str
     dump: MemberDump
@@ -137,7 +137,7 @@ class _Taken:
 def look_at_link(end: LinkEnd, members: Sequence[str], access: Access, stop: Event) -> LinkLook:
     """Ask all members for what a link brought, and one member of the other cluster for what is registered there.
 
-    Rows lie in temporary files. A member that does not answer, or has no such link, is absent.
+    Rows are in temporary files. A member that does not answer, or has no such link, is absent.
 
     Raises:
         CannotCompare: no member has the link, the other cluster did not answer, or it is not the one that is followed.

@@ -34,7 +34,7 @@ LINKED_PREFIX = "part-linked"
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
-    """The setting by which tqdm starts no thread beside the bar."""
+    """The setting by which tqdm starts no thread next to the bar."""
 
 
 class ProgressBar:
@@ -64,7 +64,7 @@ class ProgressBar:
             )
 
     def rows(self, count: int) -> None:
-        """Add to the number of rows; a negative count takes back those of a member that is asked anew."""
+        """Add to the number of rows; a negative count takes back those of a member that is asked again."""
         with self._lock:
             if self._bar is not None:
                 self._bar.update(count)

@@ -170,7 +170,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
     wanted = set(names)
     if not wanted:
         return {}
-    # As many as there are, and some that come meanwhile: then all come, whatever the page, which is counted from 0
+    # As many as there are, and some that come later: then all come, whatever the page, which is counted from 0
     # by some and from 1 by others.
     parameters: dict[str, str | int] = {"namespaceId": namespace, "withInstances": "true"}
     parameters |= {"pageNo": 1, "pageSize": len(wanted) + 1_000}

@@ -23,7 +23,7 @@ SLACK_SECTION_MAX = 3_000
 NIGHT_LASTS_S = 26 * 3_600.0
 """The time that an alert of a nightly check stays open: until the next night's check, and for its duration."""
 UNJUDGED = "UNJUDGED"
-"""The name under which a round without a verdict is open, beside the classes of findings."""
+"""The name under which a round without a verdict is open, next to the classes of findings."""
 _FENCE = "```"
 
 

@@ -1,4 +1,4 @@
-"""The state of a move from a Nacos to this cluster: its step, what stands in the way, and who is still there."""
+"""The state of a move from a Nacos to this cluster: its step, what is in the way, and who is still there."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ class StandsInTheWay:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStanding:
-    """A service at both sides, by its name at the Nacos. The numbers count instances, but for ``subscribers``."""
+    """A service at both sides, by its name at the Nacos. The numbers count instances, except for ``subscribers``."""
 
     name: ServiceName
     registered: int
@@ -126,7 +126,7 @@ class ClientStanding:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The state of a move. It is safe to switch the Nacos off if nothing stands in the way."""
+    """The state of a move. It is safe to switch the Nacos off if nothing is in the way."""
 
     step: MoveStep
     obstacles: tuple[StandsInTheWay, ...]

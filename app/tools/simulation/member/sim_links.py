@@ -194,7 +194,7 @@ class SimLink:
         serve: Callable[[Any, Callable[[Outcome, Any], None]], None],
         read: Callable[[Any], object],
     ) -> None:
-        """Make a call, and go on with what ``read`` makes of its answer."""
+        """Make a call, and continue with what ``read`` makes of its answer."""
 
         def end(outcome: Outcome, answer: Any) -> None:
             if outcome is not Outcome.DELIVERED:

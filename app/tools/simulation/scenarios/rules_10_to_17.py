@@ -299,7 +299,7 @@ def _writer(member: SimMember, key: str) -> str | None:
 def members_refuse_beats(seed: int, member_class: type[SimMember]) -> World:
     """An operator sets a status with which members refuse beats: all of them, or one that its clients alone know.
 
-    Nobody may be dropped for that, meanwhile or afterwards.
+    Nobody may be dropped for that, in the meantime or afterwards.
     """
     world = steady_world(seed, member_class)
     world.checker.strict = True

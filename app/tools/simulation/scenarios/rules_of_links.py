@@ -126,7 +126,7 @@ def other_cluster_restarts_empty(seed: int, member_class: type[LinkedMember]) ->
 
 
 def clients_return_with_the_link(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
-    """A link is cut for long. Meanwhile all clients of the other cluster expire, as it does not hear them either.
+    """A link is cut for long. In the meantime all clients of the other cluster expire, as it does not hear them either.
 
     They return shortly after the link. What the link finds then is no reason to show empty services.
     """

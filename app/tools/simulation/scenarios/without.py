@@ -166,7 +166,7 @@ class PausesUnseen(SimMember):
 
 
 class NoSecondLoad(SimMember):
-    """After a pause in which removals may have been forgotten, a member goes on with what it remembers."""
+    """After a pause in which removals may have been forgotten, a member continues with what it remembers."""
 
     rules = ProtocolRules(loads_again=False)
 

@@ -65,7 +65,7 @@ class ClaimsInTheTickRuntime(SimRuntime):
 
 
 class ClaimsInTheTick(SimMember):
-    """R11 off: the engine's thread itself claims all keys, and does nothing else meanwhile."""
+    """R11 off: the engine's thread itself claims all keys, and does nothing else in the meantime."""
 
     runtime_class = ClaimsInTheTickRuntime
 

@@ -22,7 +22,7 @@ from distro.model.config import DistroConfig
 
 T = TypeVar("T")
 CLUSTER_MEMBERS_MAX, CLUSTER_CLIENTS_MAX = 6, 1_000
-"""The most members and clients of each of several linked clusters, which have numbers of their own."""
+"""The most members and clients of each of several linked clusters, which have their own numbers."""
 WALL_SKEW_MS = 300_000
 """The difference of wall clocks: up to five minutes either way."""
 
