@@ -18,7 +18,7 @@ def split_address(address: str) -> tuple[str, int]:
     """Return host, without brackets, and port of ``host[:port]``; ``DEFAULT_PORT`` if there is none.
 
     Raises:
-        ValueError: the text is no address; its message says why.
+        ValueError: the text is not an address; its message says why.
     """
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
@@ -60,7 +60,7 @@ def check_host(host: str) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches ``host``. A name other than localhost counts as reached by others."""
+    """Return whether only this machine reaches ``host``. Every name except localhost counts as reached by others."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -84,7 +84,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def own_address(members: tuple[str, ...], host: str, port: int) -> str:
-    """Return the address by which the other members know this node.
+    """Return this node's address in the lists of the other members.
 
     This is the listed address with a host of this machine and our port; else the address on which this node listens.
     """

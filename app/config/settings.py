@@ -103,7 +103,7 @@ class Settings:
     log_level: str
     http_threads: int
     leave_grace_ms: int
-    """How long a node that is about to end goes on serving, while not ready."""
+    """How long a node that is about to end keeps serving, while not ready."""
     guards: GuardSettings
     """The exceptions from the guards against strangers."""
     names: NameSettings

@@ -343,7 +343,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "drain_ms_max": (
         ("rollcall.distro.drainMs",),
         _MS,
-        "How long a stopping node goes on sending pending changes.",
+        "How long a stopping node keeps sending pending changes.",
     ),
 }
 

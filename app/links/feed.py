@@ -29,7 +29,7 @@ DIRTY_MAX = 100_000
 READ_MAX = 500
 """Services that one call reads while others wait for it."""
 LINGER_MS = 60_000
-"""How long changes are noted after a follower was last there: one that returns goes on from its place."""
+"""How long changes are noted after a follower was last there: one that returns continues from its place."""
 PART_BYTES = 256 * 1024
 """The bytes of lines that a follower gets at once, plus one line."""
 

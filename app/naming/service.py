@@ -145,7 +145,7 @@ class NamingService:
         """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
         A persistent instance needs no beats: its beat is answered, and has no effect. ``collect`` gets the beats of
-        instances in a list that another run wrote last, with that run: until its claim here, it may go on judging them.
+        instances in a list that another run wrote last, with that run: until its claim here, it may keep judging them.
         ``count_write``: called before an instance is registered; it may refuse that by its error.
 
         Raises:

@@ -53,7 +53,7 @@ class GrpcLink:
         self._heard_s = 0.0
         self._under_way = 0
         self.is_own_kind = False
-        """True if the member said that it is of our own kind when this connection was set up."""
+        """True if the member named itself as Rollcall when this connection was set up."""
 
     @property
     def running(self) -> bool:

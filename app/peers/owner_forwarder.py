@@ -124,7 +124,7 @@ class LoopForwarding(Protocol[A]):
 class OwnerForwarder(Generic[A]):
     """Has calls executed by the members that own them; the thread that calls waits. Not for the loop's thread.
 
-    At most half of the HTTP threads wait at a time; the others go on answering reads.
+    At most half of the HTTP threads wait at a time; the others keep answering reads.
     """
 
     def __init__(

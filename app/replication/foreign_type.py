@@ -1,7 +1,7 @@
 """The resource type of foreign instances: the instances of each service by link, in memory, for Rollcall members.
 
 The owner of a service follows it at the other cluster and writes its datum. The other members get the datum as they get
-any other, so each shows the same instances, and the next owner goes on from the state that it holds.
+any other, so each shows the same instances, and the next owner continues from the state that it holds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping

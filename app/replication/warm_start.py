@@ -43,8 +43,8 @@ class WarmStart:
     def fill(self, now_ms: int) -> None:
         """Take over the datums that no other member gave in a newer state (R7), with a full time-out each.
 
-        Pauses between steps, as there may be a hundred thousand datums. After a failure a second call goes on where the
-        first ended.
+        Pauses between steps, as there may be a hundred thousand datums. After a failure a second call continues where
+        the first ended.
         """
         number, began_ms = 0, self._monotonic_ms()
         while not self._stopped and (datum := next(self._datums, None)) is not None:

@@ -178,7 +178,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--member",
         metavar="PORT",
         type=int,
-        help="run only this one of the nodes of --members, as after its end; the others go on",
+        help="run only this one of the nodes of --members, as after its end; the others continue",
     )
     serve.set_defaults(run=_run_serve)
     demo_command.add_to(commands, _demo_nodes)

@@ -49,7 +49,7 @@ class PeerState:
     farewell: bool = False
     """It reported that it leaves."""
     draining: bool = False
-    """It answered that it hands its keys over, and goes on."""
+    """It answered that it hands its keys over, and continues."""
     cut_off: bool = False
     """It carried keys, and no member could call it: callable again before it is DOWN, it gets a rejoin delay."""
     heard_since_ms: int | None = None

@@ -53,7 +53,7 @@ class DatumCodec(Protocol):
 
 
 class DistroTransportAgent(Protocol):
-    """Blocking calls to one peer. Each ends within ``timeout_ms``, even if bytes go on coming one by one.
+    """Blocking calls to one peer. Each ends within ``timeout_ms``, even if bytes keep coming one by one.
 
     Raises:
         TransportError: the call failed and may be repeated.

@@ -303,7 +303,7 @@ class PeerReport:
     beats_refused_ms: int | None = None
     """How long ago the reporting member last refused a beat on purpose; None if not reported, or long ago."""
     draining: bool = False
-    """It hands its keys over, and carries none until it revokes this. Unlike a leaving member, its run goes on."""
+    """It hands its keys over, and carries none until it revokes this. Unlike a leaving member, its run continues."""
 
 
 @dataclass(frozen=True, slots=True)

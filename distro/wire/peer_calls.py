@@ -107,7 +107,7 @@ class _OpenSockets:
             self._closed = True
             for one in self._sockets:
                 with suppress(OSError):  # closed by its own thread in the meantime
-                    socket.socket.shutdown(one, socket.SHUT_RDWR)  # that of TLS would go on in plain text
+                    socket.socket.shutdown(one, socket.SHUT_RDWR)  # that of TLS would continue in plain text
 
 
 class _DeadlineConnection(HTTPConnection):

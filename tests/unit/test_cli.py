@@ -328,7 +328,7 @@ class TestLocalCluster:
         with cluster("serves", "dies", "serves") as (driver, ports):
             assert driver.stderr is not None
             assert driver.stderr.readline() == (
-                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members go on; "
+                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members continue; "
                 f"start it again with: rollcall {ports[1]}\n"
             )
             assert driver.poll() is None
@@ -342,7 +342,7 @@ class TestLocalCluster:
             assert driver.stderr is not None
             told = json.loads(driver.stderr.readline())
             assert (told["level"], told["port"]) == ("WARNING", 8848)
-            assert "ended, exit code 7; 1 of 2 members go on" in told["message"]
+            assert "ended, exit code 7; 1 of 2 members continue" in told["message"]
             driver.terminate()
             out, _ = driver.communicate(timeout=HANG_S)
             assert out == ""

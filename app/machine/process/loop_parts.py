@@ -68,7 +68,7 @@ class RequestMemo(Generic[R_contra, V]):
 
     The memo is bounded by memory. It keeps each entry that clients use at least once in ``UNUSED_S``: a full memo takes
     no new ones in place of these. (A memo that replaced the oldest would never find a round of beats that is larger
-    than itself.) Entries that nobody uses leave as others are added, so a burst of requests holds its memory for two
+    than itself.) Unused entries leave as others are added, so a burst of requests holds its memory for two
     minutes at most once others come.
 
     A request that comes once leaves a mark of four bits in a word of a table, which is chosen by its hash. Two
@@ -155,7 +155,7 @@ class RequestMemo(Generic[R_contra, V]):
             self.bytes_held += size
 
     def _look(self) -> None:
-        """Look at the next entries of this round, and drop those that nobody used since the last one.
+        """Look at the next entries of this round, and drop those that were not used since the last one.
 
         A round begins ``UNUSED_S`` after the end of the one before, so that each entry has as long to be used.
         """

@@ -141,7 +141,7 @@ class RecordFile:
                 self._connection = None
 
     def read_all(self, offset_ms: int) -> Iterator[Record]:
-        """Return all records, as ``RecordDisk``. Rows that cannot be read are set aside, and the start goes on.
+        """Return all records, as ``RecordDisk``. Rows that cannot be read are set aside, and the start continues.
 
         Raises:
             SettingError: SQLite cannot read the file.
@@ -222,7 +222,7 @@ class RecordFile:
         self._received_bytes += sum(ROW_BYTES + len(value or b"") for _, _, _, value, _, _ in rows)
 
     def sync(self) -> None:
-        """Wait until the disk has all that was written. Other writes go on in the meantime.
+        """Wait until the disk has all that was written. Other writes continue in the meantime.
 
         Raises:
             StorageError: the disk failed, or the file is closed.

@@ -1,7 +1,7 @@
 """The warm-start store: instance lists on disk, so that a cluster that restarts as a whole does not start empty.
 
 It is a copy of the lists in memory, some hundred milliseconds old, or two seconds for a list that changes all the time,
-in an SQLite file of its own. Newer lists of peers win over it. A copy that is too old is not used. A damaged file is
+in a separate SQLite file. Newer lists of peers win over it. A copy that is too old is not used. A damaged file is
 renamed, and its new name logged.
 
 A change of one instance writes its whole list, so the work per second is bounded for any kind of change. If all lists

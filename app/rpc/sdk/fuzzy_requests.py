@@ -21,7 +21,7 @@ from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 
 WATCH, CANCEL = "WATCH", "CANCEL_WATCH"
 PATTERNS_OVER_LIMIT, MATCHES_OVER_LIMIT = 50_310, 50_311
-"""The codes by which SDKs learn of a limit. Source: Nacos 3.0.3 ErrorCode, with the texts."""
+"""The codes that tell SDKs of a limit. Source: Nacos 3.0.3 ErrorCode, with the texts."""
 BYTES_PER_NAME = 10
 """A received key has two pairs of ``@``, three names, quotes and a comma."""
 NAMES_PER_LOOK = 128

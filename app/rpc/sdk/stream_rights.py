@@ -1,4 +1,4 @@
-"""Ends the streams of clients whose token or right has ended: a subscription is a read that goes on."""
+"""Ends the streams of clients whose token or right has ended: a subscription is a read that continues."""
 
 import asyncio
 import logging
@@ -105,7 +105,7 @@ class StreamRights:
             raise AccessDenied(NOT_PERMITTED)
 
     def _held(self, one: Connection) -> Iterator[tuple[Action, Resource]]:
-        """Yield the rights that the client needs: for services that it publishes, and for what it follows."""
+        """Yield the rights that the client needs: for services that it publishes or follows."""
         for resource in self._watched(one.id):
             yield Action.READ, resource
         client = self._clients.client(one.id)

@@ -28,7 +28,7 @@ class Subscription:
     request_id: str = ""
     """The id of the push that the client has not acknowledged yet."""
     content: int | None = None
-    """The ``ServiceInfo.content`` that the last push showed; None when the next push is sent whatever it shows."""
+    """The ``ServiceInfo.content`` that the last push showed; None when the next push is sent in any case."""
     pushed_ms: int = 0
     """The time of the last push, and that of the last acknowledgement (monotonic); 0 for never."""
     answered_ms: int = 0
@@ -141,7 +141,7 @@ class GrpcSubscriptions:
             yield one
 
     def is_news(self, one: Subscription, content: int) -> bool:
-        """Return whether ``content`` differs from what the last push showed, so that it is sent; count it if not.
+        """Return whether ``content`` differs from the content of the last push, so that it is sent; count it if not.
 
         A client that moves between members, or another source of the same instance, changes a service but not its
         list: a restart of a member would cause thousands of such pushes.

@@ -390,7 +390,7 @@ def read_message(route: GrpcRoute, message: Payload) -> KnownMessage:
     """Parse a message of the route's type.
 
     Raises:
-        PayloadError: its body is no JSON object, or has too many values.
+        PayloadError: its body is not a JSON object, or has too many values.
     """
     values_max = len(message.body) // route.bytes_per_value if route.bytes_per_value else 0
     return KnownMessage(message, route, Fields(message.json(max(JSON_VALUES_MAX, values_max))))

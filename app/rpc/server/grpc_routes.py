@@ -38,7 +38,7 @@ HotHandler = Callable[[Connection, "KnownMessage"], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class GrpcRoute:
-    """The handler of a type of request, the type of its answer, and who may call it."""
+    """The handler of a type of request, the type of its answer, and the right that it needs."""
 
     handler: Handler
     answer_type: str

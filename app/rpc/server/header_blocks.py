@@ -92,7 +92,7 @@ class _WatchedTable(HeaderTable):
 class HeaderReader:
     """Reads the blocks of one connection, in their order.
 
-    Two blocks mean the same if they name the same entries of the tables, whatever numbers these have by then, and
+    Two blocks mean the same if they name the same entries of the tables, with any numbers, and
     differ in time limits alone: grpc-go sends another limit with each call, and adds it to the table. Such a block is
     read here, and all others by ``hpack``.
     """
@@ -100,7 +100,7 @@ class HeaderReader:
     __slots__ = ("_added", "_credit", "_decoder", "_heads", "_table")
 
     def __init__(self, credit: ControlCredit) -> None:
-        """``credit``: pays for what is read."""
+        """``credit``: pays for the bytes that are read."""
         self._credit = credit
         self._decoder = Decoder(max_header_list_size=LIST_BYTES_MAX)
         self._table = self._decoder.header_table = _WatchedTable()
@@ -114,7 +114,7 @@ class HeaderReader:
 
         Raises:
             ConnectionFault: the block cannot be unpacked, or is too large when it is; there were too many before.
-            MalformedBlock: it is no head of a request.
+            MalformedBlock: it is not the head of a request.
         """
         key = self._key(block)
         if key is not None and (head := self._heads.get(key)) is not None:

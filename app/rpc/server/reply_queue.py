@@ -17,7 +17,7 @@ OUT_BYTES_MAX = 32_768
 """The most bytes that are framed at once: no more wait in the socket of a slow client, next to the system's buffer."""
 
 SMALL_PART_BYTES = 512
-"""The size of a small part: a client that reads makes room for more than this at a time."""
+"""The size of a small part: a client that reads takes more than this at a time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,7 +36,7 @@ class Outgoing:
 
 
 class ReplyQueue:
-    """Sends what the windows of the connection and of its streams allow, a frame of each stream in turn.
+    """Sends as much as the windows of the connection and of its streams allow, a frame of each stream in turn.
 
     ``CountedAnswer`` counts itself, however many queues it is in; everything else is counted here while it waits.
     """
@@ -59,7 +59,7 @@ class ReplyQueue:
         self._ready: dict[int, Outgoing] = {}
         """The streams whose windows have room, in turn."""
         self._blocked: dict[int, Outgoing] = {}
-        """The streams whose windows have none: not looked at when others may send."""
+        """The streams with used-up windows: not looked at when others may send."""
 
     def __len__(self) -> int:
         """The number of streams that wait."""

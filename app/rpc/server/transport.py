@@ -37,7 +37,7 @@ EVENTS_PER_LOOK = 16
 HALF_S = 30.0
 """The time for an incomplete frame, header block or request to become whole, while nothing more of it comes."""
 HALF_MAX_S = 120.0
-"""The time for an incomplete request or message, whatever comes of it: 10 MiB over a slow line."""
+"""The time for an incomplete request or message, at any progress: 10 MiB over a slow line."""
 STALLED_S = 20.0
 """The time for a client to read ``READ_BYTES_MIN`` of the replies that wait for it, or all."""
 READ_BYTES_MIN = 65_536

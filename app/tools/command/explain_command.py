@@ -79,7 +79,7 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
     """Return the answer of the server.
 
     Raises:
-        AccessError: an option cannot be used, or the server gave no answer; the text says what to do.
+        AccessError: an option cannot be used, or the server gave no answer; the text has advice.
     """
     from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Refused
 

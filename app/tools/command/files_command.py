@@ -74,7 +74,7 @@ def write_files(source: Path, folder: Path, *, replace: bool) -> int:
     """Copy all files of ``source`` into ``folder``, scripts with the right to run; return how many files there are.
 
     Raises:
-        FilesRefused: a file with other content is there and ``replace`` is False, or a place is taken by another kind.
+        FilesRefused: a file with other content exists and ``replace`` is False, or a folder is in the way.
         OSError: the folder cannot be written.
     """
     names = sorted(

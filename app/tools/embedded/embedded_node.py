@@ -71,7 +71,7 @@ class EmbeddedNode(NamingCalls):
         self._life.stop()
 
     def kill(self) -> None:
-        """End as at SIGKILL: connections are cut, and nobody is told.
+        """End as at SIGKILL: connections are cut without notice.
 
         Raises:
             UseError: it does not run.

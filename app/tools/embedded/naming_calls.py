@@ -99,7 +99,7 @@ class NamingCalls:
         cluster: str = CLUSTER,
         ephemeral: bool = True,
     ) -> None:
-        """Remove an instance; a missing one is no error."""
+        """Remove an instance; a missing one is ignored."""
         names = _names(service, ip, port, group, namespace, cluster)
         self.call("DELETE", "/v1/ns/instance", **names, ephemeral=flag_text(ephemeral))
 

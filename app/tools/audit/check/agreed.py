@@ -1,7 +1,7 @@
 """A small night in which all digests agree: it has a verdict without Spark, whose start takes most of such a night.
 
 Files are held against their hashes here, and the digests of one member in one round, chosen at random, are made again
-from its rows. Whatever is not as it should be, the check with Spark judges.
+from its rows. The check with Spark judges every other night.
 """
 
 import secrets

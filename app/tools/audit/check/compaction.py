@@ -1,7 +1,7 @@
 """Compaction: the small files of a month's nights merged into one file for each table.
 
 A month is merged once its last night is old enough. Every step leaves each night with the same rows: the files of the
-month are written first, then the commit of one night after another names them in place of its own, and files that no
+month are written first, then the commit of one night after another names them in place of its files, and files that no
 night names any more are removed last. Findings as JSON stay by night.
 """
 

@@ -34,7 +34,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The numbers of the members of one kind; ``telling``: those whose release gives records and clients.
+    """The numbers of the members of a single kind; ``telling``: those whose release gives records and clients.
 
     Where no manifest says that its member gives them, all members may.
     """
@@ -59,7 +59,7 @@ class Evidence:
     empty: frozenset[int] = frozenset()
     """Numbers of the members that answered and hold nothing: they lost all, and their state counts for nothing."""
     families: Mapping[str, "Family"] = field(default_factory=dict)
-    """The compared members by their kind."""
+    """The compared members by kind."""
     known_owners: frozenset[str] = frozenset()
     """The addresses that may own a service: of all members of the dump, and of all in their lists."""
     not_dumped: NotDumped = field(default_factory=NotDumped)

@@ -65,7 +65,7 @@ class Side:
 class Difference:
     """A difference in an instance; or in a service, a record or a client: then the instance's fields are empty or None.
 
-    ``a`` and ``b`` are the members' values, as text; ``lasting`` is None when there was one round only.
+    ``a`` and ``b`` are the members' values, as text; ``lasting`` is unset when there was one round only.
     """
 
     finding_class: FindingClass

@@ -1,4 +1,5 @@
-"""A look at one link: what each member of a cluster has by it, against what the cluster at its other end registered."""
+"""A look at one link: the instances that each member of a cluster has by it, and those that the other cluster
+registered."""
 
 import contextlib
 import tempfile
@@ -135,7 +136,7 @@ class _Taken:
 
 
 def look_at_link(end: LinkEnd, members: Sequence[str], access: Access, stop: Event) -> LinkLook:
-    """Ask all members for what a link brought, and one member of the other cluster for what is registered there.
+    """Ask all members for the instances of a link, and one member of the other cluster for its registrations.
 
     Rows are in temporary files. A member that does not answer, or has no such link, is absent.
 
@@ -188,7 +189,8 @@ def _other_side(end: LinkEnd, link: Link, access: Access, stack: contextlib.Exit
     """Return the rows of the first member of the other cluster that answers.
 
     Raises:
-        CannotCompare: none answers, it is no Rollcall member, or it belongs to another cluster than the link follows.
+        CannotCompare: none answers, it is not a Rollcall member, or it belongs to another cluster than the link
+        follows.
     """
     asked = [end.there] if end.there is not None else [Asked(one, access, ()) for one in link.servers]
     reasons = []

@@ -136,7 +136,7 @@ def take_rows(
     """Write the member's rows to the spool; return everything else of its dump, whose address is empty if it gives
     none.
 
-    ``link``: write only what this link brought, as instances. ``names_cluster``: have the id of the cluster, too, which
+    ``link``: write the instances of this link alone. ``names_cluster``: have the id of the cluster, too, which
     only a dump with links has.
 
     Raises:

@@ -167,7 +167,7 @@ def ask_all(addresses: Sequence[str], call: Callable[[str], T], stop: Event) -> 
 
 
 def refuse_others(answers: Mapping[str, Answered]) -> None:
-    """Refuse members of another kind, which take no part in an exchange.
+    """Refuse members of other software, which take no part in an exchange.
 
     Raises:
         CannotHeal: names the first of them.

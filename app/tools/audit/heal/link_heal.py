@@ -1,6 +1,6 @@
 """``rollcall heal --link``: have a link fetch again what its members hold differently from the linked cluster.
 
-The members take what the other cluster states, by the rules of links; this command only looks, and asks.
+The members take the data of the other cluster by the rules of links; this command only looks, and asks.
 """
 
 import argparse

@@ -53,7 +53,7 @@ def post(
 
     For Alertmanager its base URL is enough: the path of its API is added. Redirects are not followed, as they would
     turn the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, there
-    are no more tries.
+    are no further tries.
     """
     try:
         where = _origin(url)

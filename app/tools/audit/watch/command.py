@@ -117,7 +117,7 @@ def _ended_by_signals(stop: Event) -> Iterator[None]:
 
 
 class Watch:
-    """The rounds of a watch, each of which reports its outcome; no round raises, whatever goes wrong in it."""
+    """The rounds of a watch, each of which reports its outcome; no round raises an exception."""
 
     def __init__(self, options: argparse.Namespace, stop: Event) -> None:
         """Read the options; raise AccessError if an address or option cannot be used."""
@@ -209,7 +209,7 @@ class Watch:
         lines = [shown(recognized(summary.line)), *(f"  {one_line(shown(told(one)))}" for one in summary.examples)]
         try:
             print("\n".join(lines), flush=True)
-        except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts go on
+        except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts continue
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -57,7 +57,7 @@ class RoundOutcome:
 
     @property
     def told(self) -> str:
-        """The identity of the outcome, by which a later round recognizes the same one."""
+        """The identity of the outcome, which is that of an equal outcome in a later round."""
         keys = [f"{one.get('finding_class')} {one.get('service')} {one.get('member')}" for one in self.summary.examples]
         return f"{self.summary.verdict.value} {self.lasting} {_hash_of(sorted(keys))}"
 

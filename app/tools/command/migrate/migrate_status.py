@@ -26,7 +26,7 @@ from app.tools.command.migrate.nacos_view import NacosReader
 
 class _ServicesBar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
-    """The setting by which tqdm starts no thread next to the bar."""
+    """A setting of tqdm: no thread runs next to the bar."""
 
 
 def show_status(options: argparse.Namespace, addresses: Sequence[str], nacos_access: Access) -> int:

@@ -61,7 +61,7 @@ RUNS_OF_A_CLOCK_MS = 1_000_000_000
 
 
 class SimMembership(Membership):
-    """The real one; a write that waits for the disk goes on even if its owner is another by then."""
+    """The real one; a write that waits for the disk continues even if its owner is another by then."""
 
     def __init__(self, member: SimMember, *parts: Any) -> None:
         super().__init__(*parts)
@@ -145,7 +145,7 @@ class SimMember:
         self.writer = f"{self.address}~{self.run}"
         self.waits_for_disk = False
         self.owns_durable: bool | None = None
-        """Set while a write goes on that came to the disk earlier: whether this member owns it."""
+        """Set while a write continues that came to the disk earlier: whether this member owns it."""
         self.build()
         self.records.read_disk()
         self.node.warm_start.read(self.node.domain.warm_store.load(0, self.clock.monotonic_ms()))

@@ -242,7 +242,7 @@ class NoTraces(SimMember):
 
 
 class ExpiryWinsReplication(ListReplication):
-    """A merge takes a removal of a later version, whatever was heard since."""
+    """A merge takes a removal of a later version, even if beats arrived since."""
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         service = self._table.find(datum.key)
