@@ -20,7 +20,7 @@ from distro.model.types import (
 from distro.wire.codec import decode_versions
 
 OWN_FIELD = "rollcall"
-"""The key of our own fields, in a report's ``extendInfo``, which real Nacos keeps and ignores, and in answers."""
+"""The key of Rollcall's fields, in a report's ``extendInfo``, which real Nacos keeps and ignores, and in answers."""
 RAFT_PORT_OFFSET = 1_000
 CLOCK_MS_MAX = 1 << 53
 DELAY_MS_MAX = 30_000

@@ -46,7 +46,7 @@ def read_rows(
     ``buckets``: only the rows of these buckets, with their number in a further column ``bucket``; all files must be of
     Parquet and have that column.
 
-    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys, ``{}`` if a member gives none;
+    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys, ``{}`` by default;
     ``number`` of the member, ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is not a
     row, with ``file`` and ``_corrupt``.
     """

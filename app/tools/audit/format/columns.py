@@ -119,7 +119,7 @@ def rows_in_footer(footer: bytes) -> int:
     """Return the number of rows of a Parquet file, of which these are the last bytes.
 
     Raises:
-        OSError: they are no footer.
+        OSError: they are not a footer.
     """
     try:
         return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)
