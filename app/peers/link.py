@@ -66,8 +66,7 @@ class Exchange:
 def reset_when_closed(opened: socket.socket | None) -> None:
     """Have the kernel drop what is unsent when a connection is closed (R13), which it would deliver a minute later.
 
-    The option belongs to the connection, and so holds for any descriptor of it; that of uvloop's socket is not
-    for us.
+    The option belongs to the connection, so any descriptor of it will do; uvloop keeps that of its socket to itself.
     """
     if opened is None:
         return
