@@ -13,6 +13,7 @@ import app
 from app.config.addresses import join_address
 from app.config.observability import JSON
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
+from app.languages.phrases import reason_of
 from app.machine.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
 from app.machine.process.root_user import ROOT_WARNING, is_root
 
@@ -21,11 +22,16 @@ from app.machine.process.root_user import ROOT_WARNING, is_root
 gc.disable()
 
 
+def _print_reason(error: SettingError) -> None:
+    """Print why the node does not start: in the user's language at a terminal, in English into a log."""
+    print(f"rollcall: {reason_of(error) if sys.stderr.isatty() else error}", file=sys.stderr, flush=True)
+
+
 def _settings() -> Settings:
     try:
         return read_settings()
     except SettingError as error:
-        print(f"rollcall: {error}", file=sys.stderr, flush=True)
+        _print_reason(error)
         sys.exit(2)
 
 
@@ -111,12 +117,12 @@ def _check_certificates() -> None:
     try:
         build_tls(_SETTINGS, lambda: 0)
     except SettingError as error:
-        print(f"rollcall: {error}", file=sys.stderr, flush=True)
+        _print_reason(error)
         sys.exit(2)
 
 
 def when_ready(server: Any) -> None:
-    """Ignore the signals at which gunicorn would start a second worker or master beside the first.
+    """Ignore the signals at which gunicorn would start a second worker or master next to the first.
 
     The master collects garbage from here on.
     """
@@ -152,7 +158,7 @@ def post_worker_init(worker: Any) -> None:
     try:
         node.start()
     except SettingError as error:
-        print(f"rollcall: {error}", file=sys.stderr, flush=True)
+        _print_reason(error)
         sys.exit(Arbiter.APP_LOAD_ERROR)
 
 

@@ -1,6 +1,6 @@
 """The plugin for pytest: fixtures with a registry. Every run of pytest where Rollcall is installed loads this module.
 
-So it imports nothing but pytest until a test asks for a fixture.
+So it imports only pytest until a test asks for a fixture.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +11,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def rollcall_settings() -> Mapping[str, Any]:
-    """The settings of the other fixtures' registries, by name; a project that needs any defines this fixture anew."""
+    """The settings of the other fixtures' registries, by name; a project that needs any defines this fixture again."""
     return {}
 
 

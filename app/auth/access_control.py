@@ -82,9 +82,9 @@ class AccessControl:
         setup: SetupSecret | None = None,
         on_login: Callable[[str, str, str], None] = lambda _what, _name, _ip: None,
     ) -> None:
-        """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and nobody can log in.
+        """``now_ms``: a monotonic clock. Without ``settings`` no call needs a user, and no caller can log in.
 
-        ``setup``: checks the secret for making the first administrator; None if nobody may make one. ``on_login``:
+        ``setup``: checks the secret for making the first administrator; None if none may be made. ``on_login``:
         called with ``login.done`` or ``login.refused``, the user's name as it was given, and the address.
         """
         self.enabled = settings is not None
@@ -225,7 +225,7 @@ class AccessControl:
     def remembered(self, name: str, password: str, ip: str) -> Session | None:
         """Return the session of a user whose password was recently right; None if only ``log_in`` can tell.
 
-        A caller with too many wrong passwords gets none: otherwise the memory would answer any number of guesses.
+        A caller with too many wrong passwords is refused: otherwise the memory would answer any number of guesses.
         """
         passwords, tokens, user = self.passwords, self.tokens, self.table.user(name)
         if passwords is None or tokens is None or user is None or not self._limits.allows(name, ip):

@@ -17,7 +17,7 @@ class Scope(enum.Enum):
     PUBLIC = "public"
     """Anyone: for the login, and for answers that say only that this node runs or serves."""
     LOGGED_IN = "logged in"
-    """Any user, whatever their permissions."""
+    """Any user, with any permissions."""
     NAMING = "naming"
     """Users with a permission for the namespace, group and service that the call names."""
     ADMIN = "admin"

@@ -1,6 +1,6 @@
 """Limits of logins: after too many wrong passwords for a user, or from an address, further attempts wait.
 
-Nobody is locked out: after its wait the right password is accepted, from anywhere.
+No user is locked out: after its wait the right password is accepted, from anywhere.
 """
 
 from collections import OrderedDict
@@ -18,7 +18,7 @@ WINDOW_MS = 60_000
 OF_USER_MAX, OF_ADDRESS_MAX = 20, 60
 """The most wrong passwords in a window, beyond which attempts wait."""
 CLEAN_WINDOW_MS, CLEAN_MAX = 600_000, 3
-"""Attempts from an address with fewer wrong passwords for that user wait in a lane of their own.
+"""Attempts from an address with fewer wrong passwords for that user wait in a separate lane.
 
 An attacker with many addresses soon has guessed from each of them, and leaves that lane to users at new addresses.
 """

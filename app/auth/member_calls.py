@@ -109,7 +109,7 @@ class _Signed(NamedTuple):
 
 
 class Callers:
-    """Finds the caller of calls, once for each. Thread-safe, but for counts that may be lost."""
+    """Finds the caller of calls, once for each. Thread-safe, but counts may be lost."""
 
     def __init__(
         self,

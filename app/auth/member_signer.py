@@ -1,4 +1,4 @@
-"""The sender's side of the members' identity: headers by which the called member knows the caller."""
+"""The sender's side of the members' identity: headers that identify the caller to the called member."""
 
 import logging
 import secrets

@@ -1,4 +1,4 @@
-"""Passwords: hashed and compared by argon2id, two at a time, on threads of their own."""
+"""Passwords: hashed and compared by argon2id, two at a time, on their own threads."""
 
 import hmac
 import secrets

@@ -9,7 +9,7 @@ AUTH_IS_OFF = "authentication is off at this server: nacos.core.auth.enabled is 
 
 
 class AccessDenied(NoRight):
-    """The caller of a call names no user with the right to it. The text says what is missing."""
+    """The caller of a call names no user with the right to it. The text names the missing right."""
 
 
 class TooManyLogins(NacosError):

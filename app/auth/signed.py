@@ -6,9 +6,9 @@ A signature states the caller, the called member, the time of the called member'
 method, target, body and headers. Only members that know the secret can make it, and it cannot be used
 twice or elsewhere.
 
-The calls of each session of a sender are numbered, and none counts twice. A set of all nonces of a minute would hold a
-million at some ten thousand calls per second. For a numbered session a window of bits is enough: a number above it
-moves the window on, and one below it is refused like a repeated one.
+The calls of each session of a sender are numbered, and each number counts once. A set of all nonces of a minute would
+hold a million at some ten thousand calls per second. For a numbered session a window of bits is enough: a number
+above it moves the window on, and one below it is refused like a repeated one.
 """
 
 import hashlib
@@ -156,7 +156,7 @@ def sign(
 
 
 def parse(text: str) -> Signature | None:
-    """Return the fields of a signature; None if the text is none."""
+    """Return the fields of a signature; None if the text is not a signature."""
     if len(text) > SIGNATURE_CHARS_MAX or (found := _SHAPE.fullmatch(text)) is None:
         return None
     sender, run, at_ms, session, number, digest, mac = found.groups()

@@ -23,7 +23,7 @@ _FIRST_ADMIN = "first-admin"
 
 @dataclass(frozen=True, slots=True)
 class TokenContent:
-    """The content of a token. ``generation`` is None in a token that real Nacos made with the same key."""
+    """The content of a token. ``generation``: None in a token that real Nacos made with the same key."""
 
     user: str
     generation: str | None
@@ -98,7 +98,7 @@ class Tokens:
 
 
 def id_of(token: str) -> str:
-    """Return the id by which a token is ended. It leaves out the signature, which can be written in several ways."""
+    """Return the id of a token for its end. It leaves out the signature, which can be written in several ways."""
     return sha256(token.rpartition(".")[0].encode("utf-8", "replace")).hexdigest()[:TOKEN_ID_CHARS]
 
 

@@ -124,7 +124,7 @@ class Users:
         self._put({user_key(name): change})
 
     def delete(self, name: str) -> None:
-        """Remove a user with its roles. An administrator is not removed; an unknown user is no error."""
+        """Remove a user with its roles. An administrator is not removed; an unknown user is ignored."""
         roles = self._table.roles_of(name)
         if ADMIN_ROLE in roles:
             raise InvalidParam(f"cannot delete admin: {name}")
@@ -169,7 +169,7 @@ class Users:
         self._put({permission_key(role, actions, resource): lambda _old: {}})
 
     def remove_permission(self, role: str, resource: str, actions: str) -> None:
-        """Remove a permission from a role. An unknown one is no error."""
+        """Remove a permission from a role. An unknown one is ignored."""
         if (role, resource, actions) in self._table.permissions():
             self._put({permission_key(role, actions, resource): lambda _old: None})
 

@@ -1,1 +1,1 @@
-"""Work beside the calls: timers, active health checks, UDP push and the event bus."""
+"""Work next to the calls: timers, active health checks, UDP push and the event bus."""

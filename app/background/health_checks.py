@@ -191,7 +191,7 @@ class Checker:
             self._flip(check, not healthy)
 
     def _count_refused(self, check: Check, why: TargetRefusedError) -> None:
-        """Count a refused check. The instance's health stays as it is: it may be healthy, and nobody checks."""
+        """Count a refused check. The instance's health stays as it is: it may be healthy, and no check runs."""
         with self._lock:
             self.refused += 1
             if check.cluster in self._refused_of or len(self._refused_of) >= REFUSED_LOGGED_MAX:
@@ -272,7 +272,7 @@ def _connect(addresses: list[str], port: int, timeout_s: float) -> socket.socket
 
 
 def _http_status(host: str, addresses: list[str], port: int, checker: HealthChecker) -> int | None:
-    """Return the status of the answer to a GET, None if the answer is no HTTP. Redirects are not followed.
+    """Return the status of the answer to a GET, None if the answer is not HTTP. Redirects are not followed.
 
     One deadline for the whole exchange: a server that sends a byte a second must not occupy one of the few threads for
     ever.

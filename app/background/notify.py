@@ -46,7 +46,7 @@ class NotifyCenter:
     def publish(self, event: object) -> None:
         """Call the handlers of the event's type, in the order of their subscription.
 
-        A handler that raises is logged and counted; the other handlers and the publisher go on.
+        A handler that raises is logged and counted; the other handlers and the publisher continue.
         """
         subscribers = self._subscribers.get(type(event))
         if subscribers is None:

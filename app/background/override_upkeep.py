@@ -1,4 +1,4 @@
-"""The end of operators' changes whose instances are gone: found by the naming timer, removed by a thread of its own."""
+"""The end of operators' changes whose instances are gone: found by the naming timer, removed by a separate thread."""
 
 import logging
 from collections.abc import Callable

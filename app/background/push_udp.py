@@ -98,10 +98,10 @@ class UdpPusher:
         """Guards the subscribers. Taken to empty the mailbox, and never to fill it."""
         self._mailbox = self.arriving = subscribers.arriving
         self.has = subscribers.has
-        """Returns whether a service, by namespace and full name, has subscribers, but for those that are arriving."""
+        """Returns whether a service, by namespace and full name, has subscribers, without those that are arriving."""
         self._outbox: deque[Push] = deque()
         self._packets: dict[tuple[str, str], dict[tuple[str, bool, bool], Packet]] = {}
-        """Packets of services with pushes in the outbox: by service, then by what differs between subscribers."""
+        """Packets of services with pushes in the outbox: by service, then by the variant for a subscriber."""
         self._awake = False
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="push-udp", daemon=False)
@@ -115,7 +115,7 @@ class UdpPusher:
         self._selector: selectors.BaseSelector | None = None
         self._wake_out: socket.socket | None = None
         self._wake_in: socket.socket | None = None
-        """The ends of the pair that wakes the thread. The three are None until the start."""
+        """The ends of the pair that wakes the thread. All three are unset until the start."""
 
     def start(self) -> None:
         """Open the sockets on all addresses of the machine, because clients may use any of them. Start the thread."""
@@ -183,7 +183,7 @@ class UdpPusher:
     def state(self, *, reset: bool) -> tuple[UdpPushStats, list[tuple[Subscriber, int, int]]]:
         """Return the counters, and the unacknowledged pushes: (subscriber, reference, number of sends).
 
-        ``reset`` starts counting anew.
+        ``reset`` starts counting again.
         """
         with self._lock:
             stats, waiting = self._subscribers.stats.copy(), self._subscribers.waiting()

@@ -4,6 +4,8 @@ import ipaddress
 import re
 import socket
 
+from app.languages.phrases import phrase
+
 DEFAULT_PORT = 8848
 """The port of a member that is listed without one. Source: Nacos 1.4, MemberUtil.singleParse."""
 PORT_MAX = 65_535
@@ -16,19 +18,19 @@ def split_address(address: str) -> tuple[str, int]:
     """Return host, without brackets, and port of ``host[:port]``; ``DEFAULT_PORT`` if there is none.
 
     Raises:
-        ValueError: the text is no address; its message says why.
+        ValueError: the text is not an address; its message says why.
     """
     if address.startswith("["):
         host, bracket, rest = address[1:].partition("]")
         if not bracket or (rest and not rest.startswith(":")):
-            raise ValueError("an IPv6 address needs both brackets, and a colon before its port")
+            raise ValueError(phrase("an IPv6 address needs both brackets, and a colon before its port"))
         port_text = rest[1:] if rest else None
         ipaddress.IPv6Address(host)
     else:
         host, colon, after = address.partition(":")
         port_text = after if colon else None
         if ":" in after:
-            raise ValueError("an IPv6 address needs brackets")
+            raise ValueError(phrase("an IPv6 address needs brackets"))
     return check_host(host), DEFAULT_PORT if port_text is None else _port(port_text)
 
 
@@ -53,12 +55,12 @@ def check_host(host: str) -> str:
     if ":" in host or re.fullmatch(r"[0-9.]+", host):
         ipaddress.ip_address(host)
     elif not _HOST_NAME.fullmatch(host):
-        raise ValueError("not an IP address or host name")
+        raise ValueError(phrase("not an IP address or host name"))
     return host
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches ``host``. A name other than localhost counts as reached by others."""
+    """Return whether only this machine reaches ``host``. Every name except localhost counts as reached by others."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -82,7 +84,7 @@ def is_wildcard(host: str) -> bool:
 
 
 def own_address(members: tuple[str, ...], host: str, port: int) -> str:
-    """Return the address by which the other members know this node.
+    """Return this node's address in the lists of the other members.
 
     This is the listed address with a host of this machine and our port; else the address on which this node listens.
     """
@@ -144,5 +146,5 @@ def _may_bind(family: int, ip: str) -> bool:
 
 def _port(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,5}", text) or not 1 <= int(text) <= PORT_MAX:
-        raise ValueError(f"its port is not a number from 1 to {PORT_MAX}")
+        raise ValueError(phrase("its port is not a number from 1 to %(highest)s", highest=PORT_MAX))
     return int(text)

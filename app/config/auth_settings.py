@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.config.settings_keys import FLAG, TEXT, Key, SettingError, whole
+from app.config.settings_keys import FLAG, TEXT, Key, SettingError, not_allowed, whole
+from app.languages.phrases import phrase
 
 FIRST_ADMIN_FILE = "first-admin.secret"
 """The file in the data folder with the secret for making the first administrator, while there is none."""
@@ -42,7 +43,8 @@ PUBLISHED_KEYS = frozenset(
 )
 """Default keys of Nacos up to 1.4.4 and 2.2.0, and keys in its guides and images: everybody can sign with them."""
 _PUBLISHED_BEGIN = "SecretKey0123456789"
-HOW_TO_MAKE = "make one with: openssl rand -base64 48"
+_PUBLISHED = phrase("it is a published default, with which anyone can make tokens")
+HOW_TO_MAKE = phrase("make one with: %(command)s", command="openssl rand -base64 48")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +63,33 @@ def parse_token_key(text: str, origin: str) -> bytes:
     """
 
     def refused(why: str) -> SettingError:
-        return SettingError(f"{TOKEN_KEY.name} ({origin}) is not allowed: {why}; {HOW_TO_MAKE}")
+        return not_allowed(TOKEN_KEY.name, origin, phrase("%(why)s; %(advice)s", why=why, advice=HOW_TO_MAKE))
 
     if not text:
         raise SettingError(
-            f"{AUTH_ENABLED.name}=true needs {TOKEN_KEY.name}, the same on all members: base64 of at least "
-            f"{KEY_BYTES_MIN} random bytes; {HOW_TO_MAKE}"
+            phrase(
+                "%(setting)s=true needs %(key)s, the same on all members: base64 of at least %(count)s random bytes; "
+                "%(advice)s",
+                setting=AUTH_ENABLED.name,
+                key=TOKEN_KEY.name,
+                count=KEY_BYTES_MIN,
+                advice=HOW_TO_MAKE,
+            )
         )
     if text in PUBLISHED_KEYS or text.startswith(_PUBLISHED_BEGIN):
-        raise refused("it is a published default, with which anyone can make tokens")
+        raise refused(_PUBLISHED)
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
-        raise refused("it should be base64") from None
+        raise refused(phrase("it should be base64")) from None
     if key.startswith((_PUBLISHED_BEGIN.encode(), b"ThisIsMyCustomSecretKey")):
-        raise refused("it is a published default, with which anyone can make tokens")
+        raise refused(_PUBLISHED)
     if len(key) < KEY_BYTES_MIN:
-        raise refused(f"it has {len(key)} bytes, and should have {KEY_BYTES_MIN} or more")
+        raise refused(
+            phrase("it has %(count)s bytes, and should have %(least)s or more", count=len(key), least=KEY_BYTES_MIN)
+        )
     if len(set(key)) < DISTINCT_BYTES_MIN:
-        raise refused("it is too simple, and should be random")
+        raise refused(phrase("it is too simple, and should be random"))
     return key
 
 

@@ -65,7 +65,7 @@ class ClientConfigError(Exception):
 
 
 def is_no_setting(variable: str) -> bool:
-    """Return whether an environment variable is no setting of a node, though its name begins like one."""
+    """Return whether an environment variable is for commands, though its name begins like a setting of a node."""
     is_of_commands = variable in CLIENT_VARIABLES or variable == LANGUAGE_VARIABLE
     return is_of_commands or bool(_SERVICE_LINK.fullmatch(variable))
 

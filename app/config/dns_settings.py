@@ -7,6 +7,8 @@ from typing import Any
 
 from app.config.addresses import PORT_MAX
 from app.config.settings_keys import FLAG, HOST_OR_NONE, Key, Kind, SettingError, whole
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 
 PORT_OFFSET = 5
 """The offset from the HTTP port to that of DNS."""
@@ -24,7 +26,9 @@ def _parse_domain(text: str) -> str:
 
 _PORT = whole(1, PORT_MAX)
 PORT_OR_NONE: Kind[int | None] = Kind(_PORT.allowed, lambda text: _PORT.parse(text) if text else None)
-DOMAIN = Kind(f"a domain of at most {DOMAIN_CHARS_MAX} letters, digits, - and dots", _parse_domain)
+DOMAIN = Kind(
+    phrase("a domain of at most %(count)s letters, digits, - and dots", count=DOMAIN_CHARS_MAX), _parse_domain
+)
 
 DNS_ENABLED = Key(
     ("rollcall.dns.enabled",),
@@ -99,7 +103,8 @@ def dns_settings(get: Callable[[Key[Any]], Any], host: str, http_port: int) -> D
         return None
     port = get(DNS_PORT) or http_port + PORT_OFFSET
     if port > PORT_MAX:
-        raise SettingError(f"{DNS_PORT.name} is needed, as server.port={http_port} leaves no port {port}")
+        text = N_("%(key)s is needed, as server.port=%(http)s leaves no port %(port)s")
+        raise SettingError(phrase(text, key=DNS_PORT.name, http=http_port, port=port))
     return DnsSettings(
         host=get(DNS_HOST) or host,
         port=port,
@@ -113,7 +118,8 @@ def dns_settings(get: Callable[[Key[Any]], Any], host: str, http_port: int) -> D
 def dns_warnings(get: Callable[[Key[Any]], Any], *, has_users: bool) -> Iterator[str]:
     """Yield a warning if users are on but names are public nevertheless."""
     if has_users and get(DNS_ENABLED):
-        yield (
-            f"{DNS_ENABLED.name} is true while users are on: DNS has no users, so anyone who can reach its port can "
-            "look up the healthy instances of every service in every namespace"
+        yield phrase(
+            "%(key)s is true while users are on: DNS has no users, so anyone who can reach its port can look up the "
+            "healthy instances of every service in every namespace",
+            key=DNS_ENABLED.name,
         )

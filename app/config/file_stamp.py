@@ -1,4 +1,4 @@
-"""The stamp of a configuration file, by which its readers notice a write while the node runs."""
+"""The stamp of a configuration file, which shows its readers a write while the node runs."""
 
 from pathlib import Path
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.config.addresses import check_host
 from app.config.settings_keys import FLAG, Key, Kind
+from app.languages.phrases import phrase
 
 Network = IPv4Network | IPv6Network
 
@@ -16,9 +17,9 @@ def _parse_names(text: str) -> tuple[str, ...]:
     return tuple(name if name == "*" else check_host(name) for name in names)
 
 
-NAMES = Kind("host names separated by commas, or *", _parse_names)
+NAMES = Kind(phrase("host names separated by commas, or *"), _parse_names)
 NETWORKS = Kind(
-    "networks such as 10.0.0.0/8 or fd00::/8, separated by commas",
+    phrase("networks such as 10.0.0.0/8 or fd00::/8, separated by commas"),
     lambda text: tuple(ip_network(name) for part in text.split(",") if (name := part.strip())),
 )
 HTTP_HOSTS = Key(

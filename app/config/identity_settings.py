@@ -9,6 +9,8 @@ from typing import Any
 from app.config.addresses import is_loopback, join_address, spelling, split_address
 from app.config.cluster_conf import parse_members
 from app.config.settings_keys import FLAG, TEXT, Key, SettingError
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 
 IDENTITY_KEY = Key(
     ("nacos.core.auth.server.identity.key",),
@@ -153,15 +155,18 @@ class IdentitySettings:
     """Addresses of members that are real Nacos and send no secret over gRPC. ``nacos`` names them, too."""
 
 
-UNIDENTIFIED = (
+UNIDENTIFIED = phrase(
     "THIS CLUSTER HAS NO IDENTITY: anyone who calls from a member's address, or can forge it, can write to the "
-    "registry "
-    f"of all members. Set {IDENTITY_KEY.name} and {IDENTITY_VALUE.name} at every member."
+    "registry of all members. Set %(key)s and %(value)s at every member.",
+    key=IDENTITY_KEY.name,
+    value=IDENTITY_VALUE.name,
 )
-NEEDED = (
+NEEDED = phrase(
     "a cluster whose members are not all on loopback needs a secret that identifies its members to each other: set "
-    f"{IDENTITY_KEY.name} and {IDENTITY_VALUE.name}, the same at every member, or, if nothing else can "
-    f"reach any member, {WITHOUT_IDENTITY.name}=true"
+    "%(key)s and %(value)s, the same at every member, or, if nothing else can reach any member, %(without)s=true",
+    key=IDENTITY_KEY.name,
+    value=IDENTITY_VALUE.name,
+    without=WITHOUT_IDENTITY.name,
 )
 
 
@@ -179,8 +184,12 @@ def check_header(name: str) -> None:
     folded = name.lower()
     if not _TOKEN.fullmatch(name) or folded in _TAKEN_HEADERS or folded.startswith("rollcall-"):
         raise SettingError(
-            f"{IDENTITY_KEY.name}={name} is not allowed: use a header name of letters, digits and hyphens that has "
-            "no other meaning, such as Cluster-Identity"
+            phrase(
+                "%(key)s=%(name)s is not allowed: use a header name of letters, digits and hyphens that has no other "
+                "meaning, such as Cluster-Identity",
+                key=IDENTITY_KEY.name,
+                name=name,
+            )
         )
 
 
@@ -191,16 +200,17 @@ def check_secret(key: Key[str], text: str, header: str) -> None:
         SettingError: it cannot be sent, is too short, or is published.
     """
     if not text.isascii() or not text.isprintable() or " " in text:
-        problem = "it must consist of printable ASCII characters without spaces"
+        problem = phrase("it must consist of printable ASCII characters without spaces")
     elif text.lower() in _PUBLISHED or text.lower() == header.lower():
-        problem = "this value is published, so attackers try it first"
+        problem = phrase("this value is published, so attackers try it first")
     elif not SECRET_CHARS_MIN <= len(text) <= SECRET_CHARS_MAX:
-        problem = f"it must have {SECRET_CHARS_MIN} to {SECRET_CHARS_MAX} characters"
+        problem = phrase("it must have %(least)s to %(most)s characters", least=SECRET_CHARS_MIN, most=SECRET_CHARS_MAX)
     elif len(set(text)) < DIFFERENT_CHARS_MIN:
-        problem = f"it must have at least {DIFFERENT_CHARS_MIN} different characters"
+        problem = phrase("it must have at least %(count)s different characters", count=DIFFERENT_CHARS_MIN)
     else:
         return
-    raise SettingError(f"{key.name} is not allowed: {problem}; openssl rand -hex 24 makes a good one")
+    text = N_("%(key)s is not allowed: %(problem)s; openssl rand -hex 24 makes a good one")
+    raise SettingError(phrase(text, key=key.name, problem=problem))
 
 
 def identity_settings(get: Callable[[Key[Any]], Any], header: str, value: str) -> IdentitySettings | None:
@@ -212,7 +222,9 @@ def identity_settings(get: Callable[[Key[Any]], Any], header: str, value: str) -
     previous, exempt = get(IDENTITY_PREVIOUS), get(IDENTITY_GRPC_EXEMPT)
     if not header:
         if previous:
-            raise SettingError(f"{IDENTITY_PREVIOUS.name} needs {IDENTITY_VALUE.name}")
+            raise SettingError(
+                phrase("%(key)s needs %(needed)s", key=IDENTITY_PREVIOUS.name, needed=IDENTITY_VALUE.name)
+            )
         return None
     check_header(header)
     for key, text in ((IDENTITY_VALUE, value), (IDENTITY_PREVIOUS, previous)):
@@ -227,7 +239,7 @@ def named_nacos(text: str, exempt: Iterable[str] = ()) -> NamedNacos:
     """Read ``IDENTITY_NACOS_MEMBERS``; ``exempt``: further addresses of members that are real Nacos.
 
     Raises:
-        SettingError: an entry is no address, host or network.
+        SettingError: an entry is not an address, host or network.
     """
     addresses, hosts, networks = {spelling(one) for one in exempt}, set[str](), list[IPv4Network | IPv6Network]()
     for part in text.split(","):
@@ -242,9 +254,9 @@ def named_nacos(text: str, exempt: Iterable[str] = ()) -> NamedNacos:
             host, port = split_address(spelling(bare))
             has_port = bare.rpartition("]")[2].startswith(":") if bare.startswith("[") else ":" in bare
         except ValueError as error:
-            raise SettingError(
-                f"{IDENTITY_NACOS_MEMBERS.name}: {entry!r} is not a host:port, host or network: {error}"
-            ) from None
+            text = N_("%(key)s: %(entry)s is not a host:port, host or network: %(error)s")
+            key = IDENTITY_NACOS_MEMBERS.name
+            raise SettingError(phrase(text, key=key, entry=repr(entry), error=error)) from None
         if has_port:
             addresses.add(join_address(host, port))
         else:
@@ -258,19 +270,23 @@ def identity_warnings(
     """Yield warnings about a cluster's identity. ``without``: the operator wants none beyond loopback.
 
     Raises:
-        SettingError: the cluster needs an identity and has none.
+        SettingError: the cluster lacks the identity that it needs.
     """
     if identity is None and needs_identity(members, host):
         if not without:
             raise SettingError(NEEDED)
         yield UNIDENTIFIED
     elif identity is not None and without:
-        yield f"{WITHOUT_IDENTITY.name} has no effect, as there is an identity"
+        yield phrase("%(key)s has no effect, as there is an identity", key=WITHOUT_IDENTITY.name)
     if identity is not None:
         if len(identity.value) < SECRET_CHARS_GOOD:
-            yield (
-                f"{IDENTITY_VALUE.name} has fewer than {SECRET_CHARS_GOOD} characters: anyone who sees one signed "
-                "call can guess it by trying; openssl rand -hex 24 makes a good one"
+            yield phrase(
+                "%(key)s has fewer than %(count)s characters: anyone who sees one signed call can guess it by trying; "
+                "openssl rand -hex 24 makes a good one",
+                key=IDENTITY_VALUE.name,
+                count=SECRET_CHARS_GOOD,
             )
         for one in sorted(identity.grpc_exempt.difference(members)):
-            yield f"{IDENTITY_GRPC_EXEMPT.name} names {one}, which is not in the member list"
+            yield phrase(
+                "%(key)s names %(member)s, which is not in the member list", key=IDENTITY_GRPC_EXEMPT.name, member=one
+            )

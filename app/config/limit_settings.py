@@ -8,7 +8,7 @@ from app.config.settings_keys import Key, whole
 
 @dataclass(frozen=True, slots=True)
 class LimitSettings:
-    """The limits; 0 is none.
+    """The limits; 0 means unlimited.
 
     For the limits of connections, memory and answers, 0 means that the node finds the value.
     """
@@ -48,7 +48,7 @@ class LimitRow(NamedTuple):
 
 COUNT_MAX = 1_000_000_000
 RECORD_BYTES_MAX = 900_000
-"""A body of less than 1 MiB is read by every member, whatever its compression ratio."""
+"""A body of less than 1 MiB is read by every member, at any compression ratio."""
 ROWS: dict[str, LimitRow] = {
     "namespaces": LimitRow(
         0,
@@ -148,7 +148,7 @@ ROWS: dict[str, LimitRow] = {
         "large one is refused. 0 is an eighth of the memory limit, and at most 48.",
     ),
 }
-"""The rows by field of ``LimitSettings``. Zero is no limit, unless the purpose says otherwise."""
+"""The rows by field of ``LimitSettings``. Zero means unlimited, unless the purpose says otherwise."""
 
 
 def limit_key(field: str) -> str:

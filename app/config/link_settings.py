@@ -12,16 +12,24 @@ from app.config.addresses import join_address, split_address
 from app.config.file_stamp import file_stamp
 from app.config.properties import parse_properties
 from app.config.settings_keys import (
+    COMMAND_LINE,
     CONTEXT_PATH,
+    DEFAULT,
+    ENVIRONMENT,
     FILE_OR_NONE,
     FLAG,
     TEXT,
     Key,
     Kind,
     SettingError,
+    needs_both,
+    not_allowed,
     one_of,
+    unreadable,
     whole,
 )
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 
 PREFIX, ENV_PREFIX = "rollcall.link.", "ROLLCALL_LINK_"
 LINKS_MAX = 32
@@ -73,10 +81,10 @@ def _entries(text: str) -> tuple[str, ...]:
     return tuple(one for part in text.split(",") if (one := part.strip()))
 
 
-PATTERNS = Kind("patterns with * and ?, separated by commas; one that begins with ! excludes", _parse_patterns)
+PATTERNS = Kind(phrase("patterns with * and ?, separated by commas; one that begins with ! excludes"), _parse_patterns)
 CLUSTER_ID = Key(
     ("rollcall.cluster.id",),
-    Kind("up to 64 letters, digits, . _ and -", _parse_id),
+    Kind(phrase("up to 64 letters, digits, . _ and -"), _parse_id),
     "",
     "The name of this cluster towards clusters that are linked with it, the same for all its members. Default: a name "
     "made from the member list.",
@@ -90,7 +98,7 @@ def _field(name: str, kind: Kind[Any], default: str, purpose: str) -> Key[Any]:
 FIELDS: Mapping[str, Key[Any]] = {
     "servers": _field(
         "servers",
-        Kind("host:port, several separated by commas", _parse_servers),
+        Kind(phrase("host:port, several separated by commas"), _parse_servers),
         "",
         "Members of the other cluster. Each member here follows one of them at a time.",
     ),
@@ -122,7 +130,7 @@ FIELDS: Mapping[str, Key[Any]] = {
     "services": _field("services", PATTERNS, "*", "The services to follow, without their groups."),
     "namespaceMap": _field(
         "namespaceMap",
-        Kind("there:here, several separated by commas, each name once", _parse_map),
+        Kind(phrase("there:here, several separated by commas, each name once"), _parse_map),
         "",
         "Namespaces that have another name here. All others keep their names.",
     ),
@@ -142,7 +150,7 @@ FIELDS: Mapping[str, Key[Any]] = {
     ),
     "weight": _field(
         "weight",
-        Kind("a number from 0 to 100", _parse_weight),
+        Kind(phrase("a number from 0 to 100"), _parse_weight),
         "1",
         "The factor for the weights of instances that arrive.",
     ),
@@ -210,7 +218,7 @@ def _exact(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 @lru_cache(65_536)
 def _is_chosen(name: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether a pattern fits and none that excludes does. Patterns that only exclude leave all others."""
+    """Return whether a pattern fits and no excluding one does. Patterns that only exclude leave all others."""
     chosen = [one for one in patterns if not one.startswith(EXCLUDED)]
     excluded = [one.removeprefix(EXCLUDED) for one in patterns if one.startswith(EXCLUDED)]
     if any(fnmatchcase(name, one) for one in excluded):
@@ -261,7 +269,7 @@ class LinkSettings:
 
     @property
     def sends(self) -> bool:
-        """Return whether this cluster registers its instances at the other one: a Nacos has no links of its own."""
+        """Return whether this cluster registers its instances at the other one: a Nacos has no links."""
         return self.kind != ROLLCALL and self.direction != IN
 
     def here(self, namespace: str) -> str | None:
@@ -299,18 +307,22 @@ class LinkSource:
                 text = self.file.read_text("utf-8-sig", "replace")
                 sources.append((parse_properties(text), str(self.file)))
             except (OSError, ValueError) as error:
-                raise SettingError(f"{self.file} cannot be read: {error}") from None
+                raise unreadable(self.file, error) from None
         found: dict[str, dict[str, tuple[str, str]]] = {}
         for values, origin in sources:
             for key, text in values.items():
                 if (parsed := _parse_key(key, origin)) and text.strip():
                     found.setdefault(parsed[0], {}).setdefault(parsed[1], (text.strip(), origin))
         if len(found) > LINKS_MAX:
-            raise SettingError(f"{len(found)} links are over the limit of {LINKS_MAX}")
+            raise SettingError(
+                phrase("%(count)s links are over the limit of %(most)s", count=len(found), most=LINKS_MAX)
+            )
         links = tuple(_link(name, found[name]) for name in sorted(found))
         for one in links:
             if one.sends and not self.cluster_id:
-                raise SettingError(f"{PREFIX}{one.name}.direction={one.direction} needs {CLUSTER_ID.name}, X")
+                text = N_("%(setting)s needs %(key)s, the name of this cluster")
+                setting = f"{PREFIX}{one.name}.direction={one.direction}"
+                raise SettingError(phrase(text, setting=setting, key=CLUSTER_ID.name))
         return links
 
 
@@ -324,7 +336,7 @@ def link_source(overrides: Mapping[str, str], environ: Mapping[str, str], file: 
         and (of := key.rpartition("_")[2]) in _ENV_FIELDS
     }
     dotted = {key: text for key, text in environ.items() if key.startswith(PREFIX)}
-    given = ((_of_links(overrides), "command line"), (dotted | named, "the environment"))
+    given = ((_of_links(overrides), COMMAND_LINE), (dotted | named, ENVIRONMENT))
     return LinkSource(tuple(one for one in given if one[0]), file, cluster_id)
 
 
@@ -347,23 +359,24 @@ def _parse_key(key: str, origin: str) -> tuple[str, str] | None:
         return None
     name, _, of = key.removeprefix(PREFIX).rpartition(".")
     if not NAME.fullmatch(name):
-        raise SettingError(f"{key} ({origin}) is not allowed: the name of a link has up to 32 letters, digits and -")
+        raise not_allowed(key, origin, phrase("the name of a link has up to 32 letters, digits and -"))
     if of not in FIELDS:
-        raise SettingError(f"{key} ({origin}) is not a setting of a link; the settings are {', '.join(FIELDS)}")
+        text = N_("%(key)s (%(origin)s) is not a setting of a link; the settings are %(names)s")
+        raise SettingError(phrase(text, key=key, origin=origin, names=", ".join(FIELDS)))
     return name, of
 
 
 def _link(name: str, texts: Mapping[str, tuple[str, str]]) -> LinkSettings:
     values: dict[str, Any] = {}
     for of, key in FIELDS.items():
-        text, origin = texts.get(of, (key.default, "default"))
+        text, origin = texts.get(of, (key.default, DEFAULT))
         try:
             values[of] = key.kind.parse(text)
         except ValueError:
             shown = "" if of == "password" else f"={text}"
-            raise SettingError(f"{PREFIX}{name}.{of}{shown} ({origin}) is not allowed: {key.kind.allowed}") from None
+            raise not_allowed(f"{PREFIX}{name}.{of}{shown}", origin, key.kind.allowed) from None
     if bool(values["user"]) != bool(values["password"]):
-        raise SettingError(f"{PREFIX}{name}.user and {PREFIX}{name}.password need each other: set both, or none")
+        raise needs_both(f"{PREFIX}{name}.user", f"{PREFIX}{name}.password")
     return LinkSettings(
         name=name,
         servers=values["servers"],

@@ -8,7 +8,20 @@ from typing import Any, TypeVar
 
 from app.config.addresses import PORT_MAX, join_address, split_address
 from app.config.cluster_conf import parse_members
-from app.config.settings_keys import HOST_OR_NONE, SERVER_IP, STANDALONE, TEXT, Key, Kind, SettingError, one_of, whole
+from app.config.settings_keys import (
+    HOST_OR_NONE,
+    SERVER_IP,
+    STANDALONE,
+    TEXT,
+    Key,
+    Kind,
+    SettingError,
+    choice_of,
+    one_of,
+    whole,
+)
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 
 T = TypeVar("T")
 FILE, ADDRESS_SERVER, DNS = "file", "address-server", "dns"
@@ -27,7 +40,7 @@ def _parse_path(text: str) -> str:
     return text
 
 
-LOOKUP_OR_NONE: Kind[str] = Kind(" or ".join(LOOKUPS), lambda text: one_of(*LOOKUPS).parse(text) if text else "")
+LOOKUP_OR_NONE: Kind[str] = Kind(choice_of(LOOKUPS), lambda text: one_of(*LOOKUPS).parse(text) if text else "")
 
 MEMBER_LIST = Key(
     ("nacos.member.list",),
@@ -54,13 +67,13 @@ SERVER_PORT = Key(
 )
 SERVER_URL = Key(
     ("address.server.url", "address_server_url"),
-    Kind("a path that begins with /", _parse_path),
+    Kind(phrase("a path that begins with /"), _parse_path),
     "",
     "The path at the address server. Default: /serverlist below the context path.",
 )
 MEMBER_DNS = Key(
     ("rollcall.member.dns",),
-    Kind("host or host:port", _parse_dns),
+    Kind(phrase("host or host:port"), _parse_dns),
     "",
     "A host name whose addresses are the members, such as a headless service, resolved every 5 s. Default port: "
     "server.port.",
@@ -118,7 +131,8 @@ def lookup_settings(
         SettingError: the chosen source lacks a setting.
     """
     text, origin = find(MEMBER_LIST)
-    listed = parse_members(text, f"{MEMBER_LIST.name} ({origin})") if text else ()
+    named = phrase("%(key)s (%(origin)s)", key=MEMBER_LIST.name, origin=origin)
+    listed = parse_members(text, named) if text else ()
     domain, server_port = get(SERVER_DOMAIN), get(SERVER_PORT)
     path = get(SERVER_URL) or f"{context_path}/serverlist"
     server_url = f"http://{join_address(domain, server_port)}{path}" if domain else ""
@@ -131,12 +145,14 @@ def lookup_settings(
         kind = DNS if dns else ADDRESS_SERVER if server_url else FILE
     for chosen, value, key in ((ADDRESS_SERVER, server_url, SERVER_DOMAIN), (DNS, dns, MEMBER_DNS)):
         if kind == chosen and not value:
-            raise SettingError(f"{LOOKUP_TYPE.name}={kind} ({find(LOOKUP_TYPE)[1]}) needs {key.name}")
+            text = N_("%(setting)s (%(origin)s) needs %(key)s")
+            setting = f"{LOOKUP_TYPE.name}={kind}"
+            raise SettingError(phrase(text, setting=setting, origin=find(LOOKUP_TYPE)[1], key=key.name))
     return LookupSettings(kind, listed, server_url, dns, get(SERVER_IP) or "")
 
 
 def listed_members(lookup: LookupSettings, text: str | None, cluster_conf: Path) -> tuple[str, ...] | None:
-    """Return the members that are known at the start, which may be none; None if no list is configured.
+    """Return the members that are known at the start, perhaps no member; None if no list is configured.
 
     ``text``: the content of ``cluster_conf``, None without the file.
     """
@@ -157,8 +173,15 @@ def is_standalone(
     """
     if standalone is False and listed is None:
         raise SettingError(
-            f"{STANDALONE.name}=false ({origin}) needs a member list: "
-            f"write {cluster_conf} or set {MEMBER_LIST.name}, {MEMBER_DNS.name} or {SERVER_DOMAIN.name}"
+            phrase(
+                "%(key)s=false (%(origin)s) needs a member list: write %(file)s or set %(list)s, %(dns)s or %(server)s",
+                key=STANDALONE.name,
+                origin=origin,
+                file=cluster_conf,
+                list=MEMBER_LIST.name,
+                dns=MEMBER_DNS.name,
+                server=SERVER_DOMAIN.name,
+            )
         )
     if standalone is None:
         return not listed and not lookup.is_polled

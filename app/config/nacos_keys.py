@@ -4,6 +4,7 @@ import difflib
 from collections.abc import Collection, Iterator, Mapping
 
 from app.config.settings_keys import snake
+from app.languages.phrases import phrase
 
 PREFIX, SNAKE_PREFIX = "nacos.", "NACOS_"
 ALIKE_MIN = 0.85
@@ -163,7 +164,7 @@ def _is_of_nacos(name: str) -> bool:
 def misspelt_keys(given: Mapping[str, str], ours: Collection[str]) -> Iterator[str]:
     """Yield a warning for each name that is neither ours nor Nacos's, and like one of them.
 
-    A name that is like none may be a plugin's or a later release's, and is no mistake.
+    A name that is like no other may be a plugin's or a later release's.
 
     ``ours``: our names that begin as Nacos's do; for an environment in both forms.
     """
@@ -174,7 +175,19 @@ def misspelt_keys(given: Mapping[str, str], ours: Collection[str]) -> Iterator[s
         if name.startswith(SNAKE_PREFIX) and given[name].startswith(SERVICE_LINK):
             continue
         if name in DOCKER_VARIABLES:
-            yield f"{name} of Nacos's Docker image is ignored; set {DOCKER_VARIABLES[name]}"
+            yield phrase(
+                "%(name)s of Nacos's Docker image is ignored; set %(key)s", name=name, key=DOCKER_VARIABLES[name]
+            )
         elif near := difflib.get_close_matches(name, known, n=1, cutoff=ALIKE_MIN):
-            what = "" if near[0] in ours else ", which is a setting of Nacos that Rollcall also ignores"
-            yield f"{name} is not a setting and is ignored; did you mean {near[0]}{what}?"
+            if near[0] in ours:
+                text = phrase(
+                    "%(name)s is not a setting and is ignored; did you mean %(near)s?", name=name, near=near[0]
+                )
+            else:
+                text = phrase(
+                    "%(name)s is not a setting and is ignored; did you mean %(near)s, which is a setting of Nacos that "
+                    "Rollcall also ignores?",
+                    name=name,
+                    near=near[0],
+                )
+            yield text

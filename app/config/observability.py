@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from app.config.settings_keys import FILE_OR_NONE, FLAG, FOLDER_OR_NONE, TEXT, Key, SettingError, one_of, whole
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 
 METRICS = Key(("rollcall.metrics.enabled",), FLAG, "true", "Count requests by route, and answer /metrics.")
 METRICS_TOKEN = Key(
@@ -124,7 +126,8 @@ def observability(get: Callable[[Key[Any]], Any], data_dir: Path) -> Observabili
     """
     token = get(METRICS_TOKEN)
     if token and len(token) < TOKEN_CHARS_MIN:
-        raise SettingError(f"{METRICS_TOKEN.name} is not allowed: {TOKEN_CHARS_MIN} characters at least")
+        text = N_("%(key)s is not allowed: at least %(count)s characters")
+        raise SettingError(phrase(text, key=METRICS_TOKEN.name, count=TOKEN_CHARS_MIN))
     logs = data_dir / "logs"
     return Observability(
         metrics=get(METRICS),

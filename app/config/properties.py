@@ -3,6 +3,8 @@
 import re
 from collections.abc import Iterator
 
+from app.languages.phrases import phrase
+
 _NATURAL_LINE = re.compile(r"\r\n|\r|\n")
 _SPACE = " \t\f"
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
@@ -57,5 +59,5 @@ def _unescaped(found: re.Match[str]) -> str:
     if len(escaped) == 5:
         return chr(int(escaped[1:], 16))
     if escaped == "u":
-        raise ValueError("an escape \\u needs four hexadecimal digits")
+        raise ValueError(phrase("an escape %(escape)s needs four hexadecimal digits", escape="\\u"))
     return _NAMED.get(escaped, escaped)

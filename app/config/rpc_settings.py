@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from app.config.addresses import PORT_MAX
-from app.config.settings_keys import FILE_OR_NONE, FLAG, PORT, Key, SettingError, both_or_none, whole
+from app.config.settings_keys import FILE_OR_NONE, FLAG, PORT, Key, SettingError, both_or_none, check_file, whole
+from app.languages.phrases import phrase
 
 RPC_SDK_OFFSET, RPC_CLUSTER_OFFSET = 1_000, 1_001
 """The offsets from the HTTP port to those of gRPC. SDKs and members of Nacos 2.x compute the ports so."""
@@ -117,15 +118,22 @@ def rpc_settings(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], st
         return None
     if port + RPC_CLUSTER_OFFSET > PORT_MAX:
         raise SettingError(
-            f"{PORT.name}={port} is not allowed with gRPC, which needs port {port + RPC_CLUSTER_OFFSET} too: "
-            f"at most {PORT_MAX - RPC_CLUSTER_OFFSET}, or {RPC_ENABLED.name}=false"
+            phrase(
+                "%(key)s=%(port)s is not allowed with gRPC, which needs port %(next)s too: at most %(most)s, or "
+                "%(rpc)s=false",
+                key=PORT.name,
+                port=port,
+                next=port + RPC_CLUSTER_OFFSET,
+                most=PORT_MAX - RPC_CLUSTER_OFFSET,
+                rpc=RPC_ENABLED.name,
+            )
         )
 
     def read(of_port: dict[str, Key[Any]], offset: int) -> RpcPort:
         both_or_none(get, of_port["certificate"], of_port["private_key"])
         for key in (of_port[name] for name in ("certificate", "private_key", "trusted") if name in of_port):
-            if (file := get(key)) is not None and not file.is_file():
-                raise SettingError(f"{key.name}={file} ({origin(key)}) is not allowed: a file that exists")
+            if (file := get(key)) is not None:
+                check_file(key.name, file, origin(key))
         return RpcPort(port=port + offset, **{name: get(key) for name, key in of_port.items()})
 
     return RpcSettings(read(RPC_SDK, RPC_SDK_OFFSET), read(RPC_CLUSTER, RPC_CLUSTER_OFFSET))

@@ -40,8 +40,19 @@ from app.config.name_settings import NAME_KEYS, NameSettings, name_settings
 from app.config.observability import OBSERVABILITY_KEYS, Observability, observability
 from app.config.properties import parse_properties
 from app.config.rpc_settings import RPC_KEYS, RpcSettings, rpc_settings
-from app.config.settings_keys import Key, SettingError, both_or_none, snake
+from app.config.settings_keys import (
+    COMMAND_LINE,
+    DEFAULT,
+    ENVIRONMENT,
+    Key,
+    SettingError,
+    both_or_none,
+    not_allowed,
+    snake,
+    unreadable,
+)
 from app.config.tls_settings import HttpTls, http_tls, tls_warnings
+from app.languages.catalogues import N_
 from app.languages.phrases import phrase
 from distro.model.config import DistroConfig
 
@@ -69,8 +80,6 @@ NODE_END_S = 5
 """The time for all steps of a stop except ending requests and sending the last changes."""
 
 _OURS = "rollcall."
-COMMAND_LINE, DEFAULT = phrase("command line"), phrase("default")
-"""The sources of values that stand in no file or variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class Settings:
     log_level: str
     http_threads: int
     leave_grace_ms: int
-    """How long a node that is about to end goes on serving, while not ready."""
+    """How long a node that is about to end keeps serving, while not ready."""
     guards: GuardSettings
     """The exceptions from the guards against strangers."""
     names: NameSettings
@@ -109,7 +118,7 @@ class Settings:
     auth: AuthSettings | None
     """Users and tokens; None if no call needs a user."""
     identity: IdentitySettings | None
-    """The secret by which members know each other; None without one."""
+    """The secret that identifies members to each other; None without one."""
     without_identity: bool
     """True if the operator wants a cluster beyond loopback without an identity."""
     distro: DistroConfig
@@ -179,12 +188,12 @@ class _Sources:
         try:
             return key.kind.parse(text)
         except ValueError:
-            raise SettingError(f"{key.name}={text} ({origin}) is not allowed: {key.kind.allowed}") from None
+            raise not_allowed(f"{key.name}={text}", origin, key.kind.allowed) from None
 
     def warnings(self) -> Iterator[str]:
         """Yield a warning for each unknown key ``rollcall.*``, and for each ``nacos.*`` that seems misspelt.
 
-        Other unknown keys of Nacos, which has many, are no mistake.
+        Other unknown keys of Nacos, which has many, are ignored.
         """
         names = [name for key in ALL_KEYS for name in key.names if name.startswith(_OURS)]
         snakes = [snake(name) for name in names]
@@ -196,14 +205,15 @@ class _Sources:
                 known = snakes if snaked else names
                 if (snaked or name.startswith(_OURS)) and name not in known:
                     near = difflib.get_close_matches(name, known, n=1)
-                    hint = f"; did you mean {near[0]}?" if near else ""
-                    yield f"{name} is not a setting of this version and is ignored{hint}"
+                    hint = phrase("; did you mean %(name)s?", name=near[0]) if near else ""
+                    text = N_("%(name)s is not a setting of this version and is ignored%(hint)s")
+                    yield phrase(text, name=name, hint=hint)
         theirs = [name for key in ALL_KEYS for name in key.names if name.startswith(PREFIX)]
         for given in (self.overrides, self.environ, self.properties):
             yield from misspelt_keys(given, [*theirs, *map(snake, theirs)] if given is self.environ else theirs)
         for key in (keys.CONF_DIR, keys.NACOS_HOME):
             if self.properties.get(key.name):
-                yield f"{key.name} has no effect in {self.file}, which was found without it"
+                yield phrase("%(key)s has no effect in %(file)s: set it elsewhere", key=key.name, file=self.file)
 
 
 def read_settings(overrides: Mapping[str, str] | None = None, environ: Mapping[str, str] | None = None) -> Settings:
@@ -290,8 +300,8 @@ def ignored_settings(
     """
     sources, _ = _read_sources(overrides, environ)
     given = (
-        (sources.overrides, "command line"),
-        (sources.environ, "the environment"),
+        (sources.overrides, COMMAND_LINE),
+        (sources.environ, ENVIRONMENT),
         (sources.properties, str(sources.file)),
     )
     return [(name, origin) for names, origin in given for name in ignored_keys(names)]
@@ -308,9 +318,8 @@ def _read_sources(overrides: Mapping[str, str] | None, environ: Mapping[str, str
 def _conf_dir(sources: _Sources) -> Path:
     if chosen := sources.get(keys.CONF_DIR):
         if not chosen.is_dir():
-            raise SettingError(
-                f"{keys.CONF_DIR.name}={chosen} ({sources.origin(keys.CONF_DIR)}) is not allowed: a folder that exists"
-            )
+            setting, origin = f"{keys.CONF_DIR.name}={chosen}", sources.origin(keys.CONF_DIR)
+            raise not_allowed(setting, origin, phrase("a folder that exists"))
         return chosen
     home = sources.get(keys.NACOS_HOME)
     return home / "conf" if home else Path("conf").absolute()
@@ -323,7 +332,7 @@ def _read_text(file: Path) -> str | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        raise SettingError(f"{file} cannot be read: {error.strerror}") from None
+        raise unreadable(file, error.strerror) from None
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -335,7 +344,7 @@ def _read_properties(file: Path) -> dict[str, str]:
     try:
         return parse_properties(_read_text(file) or "")
     except ValueError as error:
-        raise SettingError(f"{file} cannot be read: {error}") from None
+        raise unreadable(file, error) from None
 
 
 def _links(sources: _Sources) -> LinkSource:
@@ -358,26 +367,33 @@ def _distro_config(sources: _Sources) -> DistroConfig:
         key = keys.DISTRO[name]
         text, origin = sources.find(key)
         if int(text) <= config.report_interval_ms:
-            raise SettingError(
-                f"{key.name}={text} ({origin}) is not allowed: more than {interval.name}={config.report_interval_ms}, "
-                "as members would go DOWN between reports"
+            allowed = phrase(
+                "more than %(interval)s, as members would go DOWN between reports",
+                interval=f"{interval.name}={config.report_interval_ms}",
             )
+            raise not_allowed(f"{key.name}={text}", origin, allowed)
     # Nacos has one retry delay, we have a first and a longest one; a low value of Nacos's key bounds both.
     return replace(config, retry_delay_ms=min(config.retry_delay_ms, config.retry_delay_ms_max))
 
 
 def _member_warnings(standalone: bool, listed: tuple[str, ...], self_address: str) -> Iterator[str]:
     if standalone and listed:
-        yield f"{keys.STANDALONE.name} is true: the members listed ({', '.join(listed)}) are left alone"
+        text = N_("%(key)s is true: this node ignores the listed members (%(members)s)")
+        yield phrase(text, key=keys.STANDALONE.name, members=", ".join(listed))
     elif listed and self_address not in listed:
-        yield (
-            f"this node, {self_address}, is not among the members listed ({', '.join(listed)}) and was added; the "
-            f"others' lists must have it too, or {keys.SERVER_IP.name} must be the host that they have for it"
+        yield phrase(
+            "this node, %(address)s, is not among the listed members (%(members)s) and was added; add it to the lists "
+            "of the other members, or set %(key)s to the host that they list for it",
+            address=self_address,
+            members=", ".join(listed),
+            key=keys.SERVER_IP.name,
         )
 
 
 def _exposure_warnings(sources: _Sources, host: str, port: int) -> Iterator[str]:
     yield from dns_warnings(sources.get, has_users=sources.get(AUTH_ENABLED))
     if not is_loopback(host):
-        where = f"LISTENING ON {join_address(host, port)} WITHOUT USERS"
-        yield f"{where}: everyone who reaches this port can read and change the registry."
+        yield phrase(
+            "LISTENING ON %(address)s WITHOUT USERS: everyone who reaches this port can read and change the registry.",
+            address=join_address(host, port),
+        )

@@ -1,15 +1,19 @@
 """The table of all settings: names, allowed values, default and purpose."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from app.config.addresses import PORT_MAX, check_host
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 from distro.model.config import DistroConfig
 
 T = TypeVar("T")
+COMMAND_LINE, ENVIRONMENT, DEFAULT = phrase("command line"), phrase("the environment"), phrase("default")
+"""The sources of values that are not in a file."""
 TRUE_WORDS, FALSE_WORDS = frozenset({"true", "yes", "on", "1"}), frozenset({"false", "no", "off", "0"})
 
 
@@ -47,8 +51,36 @@ def both_or_none(get: Callable[[Key[Any]], Any], first: Key[T], second: Key[T]) 
     """
     values = get(first), get(second)
     if bool(values[0]) != bool(values[1]):
-        raise SettingError(f"{first.name} and {second.name} need each other: set both, or none")
+        raise needs_both(first.name, second.name)
     return values
+
+
+def needs_both(first: str, second: str) -> SettingError:
+    """Return the error for two settings of which only one is set."""
+    return SettingError(
+        phrase("%(first)s and %(second)s need each other: set both, or none", first=first, second=second)
+    )
+
+
+def not_allowed(setting: str, origin: str, allowed: str) -> SettingError:
+    """Return the error for a value that is not allowed. ``setting``: name and value, or the name of a secret alone."""
+    text = N_("%(setting)s (%(origin)s) is not allowed: %(allowed)s")
+    return SettingError(phrase(text, setting=setting, origin=origin, allowed=allowed))
+
+
+def unreadable(file: Path, error: object) -> SettingError:
+    """Return the error for a file that cannot be read; ``error``: a text or an error."""
+    return SettingError(phrase("%(file)s cannot be read: %(error)s", file=file, error=error))
+
+
+def check_file(name: str, file: Path, origin: str) -> None:
+    """Check that the file that a setting names exists.
+
+    Raises:
+        SettingError: it does not exist.
+    """
+    if not file.is_file():
+        raise not_allowed(f"{name}={file}", origin, phrase("a file that exists"))
 
 
 def snake(name: str) -> str:
@@ -64,7 +96,7 @@ def whole(lowest: int, highest: int) -> Kind[int]:
             raise ValueError
         return int(text)
 
-    return Kind(f"a whole number from {lowest} to {highest}", parse)
+    return Kind(phrase("a whole number from %(lowest)s to %(highest)s", lowest=lowest, highest=highest), parse)
 
 
 def one_of(*choices: str) -> Kind[str]:
@@ -76,7 +108,15 @@ def one_of(*choices: str) -> Kind[str]:
             raise ValueError
         return by_folded[folded]
 
-    return Kind(" or ".join(choices), parse)
+    return Kind(choice_of(choices), parse)
+
+
+def choice_of(choices: Sequence[str]) -> str:
+    """Return the description of values of which one is allowed."""
+    text = choices[0]
+    for one in choices[1:]:
+        text = phrase("%(choices)s or %(choice)s", choices=text, choice=one)
+    return text
 
 
 def parse_flag(text: str) -> bool:
@@ -97,15 +137,15 @@ def _parse_context_path(text: str) -> str:
     return path.rstrip("/")
 
 
-FLAG = Kind("true or false", parse_flag)
-FLAG_OR_NONE: Kind[bool | None] = Kind("true or false", lambda text: parse_flag(text) if text else None)
-TEXT = Kind("any text", str)
-FOLDER = Kind("the path of a folder", lambda text: Path(text).expanduser().absolute())
+FLAG = Kind(phrase("true or false"), parse_flag)
+FLAG_OR_NONE: Kind[bool | None] = Kind(FLAG.allowed, lambda text: parse_flag(text) if text else None)
+TEXT = Kind(phrase("any text"), str)
+FOLDER = Kind(phrase("the path of a folder"), lambda text: Path(text).expanduser().absolute())
 FOLDER_OR_NONE: Kind[Path | None] = Kind(FOLDER.allowed, lambda text: FOLDER.parse(text) if text else None)
-FILE_OR_NONE: Kind[Path | None] = Kind("the path of a file", lambda text: FOLDER.parse(text) if text else None)
-HOST = Kind("an IP address or host name", check_host)
+FILE_OR_NONE: Kind[Path | None] = Kind(phrase("the path of a file"), lambda text: FOLDER.parse(text) if text else None)
+HOST = Kind(phrase("an IP address or host name"), check_host)
 HOST_OR_NONE: Kind[str | None] = Kind(HOST.allowed, lambda text: check_host(text) if text else None)
-CONTEXT_PATH = Kind("a path of letters, digits and . _ ~ - such as /nacos, or / for none", _parse_context_path)
+CONTEXT_PATH = Kind(phrase("a path of letters, digits and . _ ~ - such as /nacos, or / for none"), _parse_context_path)
 
 HOST_KEY = Key(
     ("server.address",), HOST, "127.0.0.1", "The address to listen on; 0.0.0.0 listens on all addresses of the machine."
@@ -303,7 +343,7 @@ _DISTRO: dict[str, tuple[tuple[str, ...], Kind[int], str]] = {
     "drain_ms_max": (
         ("rollcall.distro.drainMs",),
         _MS,
-        "How long a stopping node goes on sending pending changes.",
+        "How long a stopping node keeps sending pending changes.",
     ),
 }
 

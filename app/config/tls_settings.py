@@ -7,7 +7,8 @@ from typing import Any
 
 from app.config import settings_keys as keys
 from app.config.rpc_settings import RPC_CLUSTER, RPC_ENABLED, RPC_SDK
-from app.config.settings_keys import Key, SettingError, both_or_none
+from app.config.settings_keys import Key, SettingError, both_or_none, check_file
+from app.languages.phrases import phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +44,17 @@ def http_tls(get: Callable[[Key[Any]], Any], origin: Callable[[Key[Any]], str]) 
     if chosen is None:
         certificate, private_key = pairs[0]
         raise SettingError(
-            f"{keys.HTTP_TLS_ENABLED.name}=true needs a certificate: set {certificate.name} and {private_key.name}"
+            phrase(
+                "%(setting)s=true needs a certificate: set %(certificate)s and %(private_key)s",
+                setting=keys.HTTP_TLS_ENABLED.name,
+                certificate=certificate.name,
+                private_key=private_key.name,
+            )
         )
     trusts = (keys.HTTP_TLS["trusted"], RPC_CLUSTER["trusted"], chosen[0])
     trusted = next(one for one in trusts if get(one))
     for key in (*chosen, trusted):
-        if not get(key).is_file():
-            raise SettingError(f"{key.name}={get(key)} ({origin(key)}) is not allowed: a file that exists")
+        check_file(key.name, get(key), origin(key))
     return HttpTls(
         certificate=get(chosen[0]),
         private_key=get(chosen[1]),
@@ -64,13 +69,16 @@ def tls_warnings(get: Callable[[Key[Any]], Any], standalone: bool) -> Iterator[s
     if not get(keys.HTTP_TLS_ENABLED):
         return
     if get(keys.HTTP_TLS["compatible"]):
-        yield (
-            f"{keys.HTTP_TLS['compatible'].name} is true: plain HTTP is taken, and members may be called by it; "
-            "set it to false when all members speak HTTPS"
+        yield phrase(
+            "%(key)s is true: this node accepts plain HTTP, and may call members over it; set it to false when all "
+            "members speak HTTPS",
+            key=keys.HTTP_TLS["compatible"].name,
         )
     if not standalone and get(RPC_ENABLED) and not get(RPC_CLUSTER["certificate"]):
         certificate, private_key = RPC_CLUSTER["certificate"], RPC_CLUSTER["private_key"]
-        yield (
-            "members call each other by HTTPS, and without TLS over gRPC, where connected clients travel: "
-            f"set {certificate.name} and {private_key.name}"
+        yield phrase(
+            "members call each other over HTTPS, but send the data of connected clients over gRPC without TLS: set "
+            "%(certificate)s and %(private_key)s",
+            certificate=certificate.name,
+            private_key=private_key.name,
         )

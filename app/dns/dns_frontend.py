@@ -35,7 +35,7 @@ class DnsFrontend:
         own_host: str,
         wall_ms: int,
     ) -> None:
-        """``own_host``: the host by which others know this node. ``wall_ms``: now, for the serial number."""
+        """``own_host``: this node's host in the lists of others. ``wall_ms``: now, for the serial number."""
         self._settings = settings
         now_s = time.monotonic
         zone = Zone(settings, index, view_of, now_s, wall_ms // 1_000, own_ip(settings.host, own_host), Random())
@@ -72,7 +72,7 @@ class DnsFrontend:
         self._tcp.stop()
 
     def join(self) -> None:
-        """Do nothing: DNS has no thread of its own."""
+        """Do nothing: DNS has no threads."""
 
 
 def own_ip(host: str, own_host: str) -> str:

@@ -44,7 +44,7 @@ class DnsStats:
     """Counters, written on the loop's thread and read by any."""
 
     queries: int = 0
-    """Queries over UDP and TCP, whatever their result."""
+    """Queries over UDP and TCP, with any result."""
     malformed: int = 0
     """Malformed queries, which are dropped or answered with that error."""
     limited: int = 0
@@ -57,7 +57,7 @@ class DnsStats:
     """Queries whose answer failed unexpectedly."""
     connections: int = 0
     connections_closed: int = 0
-    """Connections closed to make room, because they were idle, or because the client sent something else."""
+    """Connections closed in favour of others, because they were idle, or because the client sent something else."""
     by_kind: Counter[tuple[int, Result]] = field(default_factory=Counter)
     """Answers by the type's number and the result. Numbers without a name here are counted as 0."""
 

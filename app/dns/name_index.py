@@ -2,8 +2,8 @@
 
 DNS ignores case and has few characters, so several of our names may look the same. Each part of a name, service, group
 and namespace, is a label in one of two forms: as it is written, in any case and with a hyphen for each character that
-is no letter or digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256. A part
-that is too long for a label, or has no letter or digit of ASCII, is left out of the first form.
+is neither letter nor digit; or, exact and of a fixed length, as ``x--`` and the first 32 hex digits of its SHA-256. A
+part that is too long for a label, or has no letter or digit of ASCII, is left out of the first form.
 """
 
 import hashlib
@@ -52,7 +52,7 @@ def parts_of(full_name: str) -> tuple[str, str]:
 
 
 class NameIndex:
-    """The services that readers see, by label. ``note`` is called by one thread at a time, all else by any."""
+    """The services that readers see, by label. ``note`` is called by one thread at a time, everything else by any."""
 
     def __init__(self) -> None:
         self.revision = 0

@@ -15,7 +15,7 @@ others are dropped. So an attacker who forges an address causes less traffic to 
 PROVEN_S = 3_600.0
 """The time for which an address counts as proven after a query over TCP."""
 UNPROVEN_FACTOR = 3
-"""The factor by which an address that may be forged gets more bytes than it sent. Source: RFC 9000, 8.1."""
+"""The most bytes to an address that may be forged, as a multiple of those that it sent. Source: RFC 9000, 8.1."""
 HEADERS_BYTES = 28
 """The headers of IP and UDP, in each datagram."""
 OTHERS = ""

@@ -9,7 +9,7 @@ from app.dns.dns_stats import DnsStats
 
 CONNECTIONS_MAX = 64
 """The most connections of all clients; one more closes the connection idle for longest. They are few,
-because they use descriptors that ``app.machine.process.open_files`` spares beside the connections of HTTP and gRPC."""
+because they use descriptors that ``app.machine.process.open_files`` spares next to the connections of HTTP and gRPC."""
 IDLE_S = 10.0
 """The longest time without a whole query; a query that comes byte by byte does not count."""
 SWEEP_S = 1.0

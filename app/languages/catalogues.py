@@ -1,4 +1,4 @@
-"""Catalogues of translated texts: `<domain>.<locale>.po` beside this module, read when a text is first asked for.
+"""Catalogues of translated texts: `<domain>.<locale>.po` next to this module, read when a text is first asked for.
 
 A program in English reads no catalogue. Texts with values have named placeholders, such as ``%(count)s``.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 ENGLISH, CHINESE = "en", "zh-CN"
 LANGUAGES = {ENGLISH: "EN", CHINESE: "中文"}
-"""The languages by their tags (RFC 5646), each with a short name of its own."""
+"""The languages by their tags (RFC 5646), each with its short name."""
 CONSOLE, COMMANDS = "console", "commands"
 """The domains: what a node shows in browsers, and what the command prints."""
 _LOCALES = {CHINESE: "zh_CN"}

@@ -2,7 +2,8 @@
 
 from typing import Self
 
-from app.languages.command_texts import gettext
+from app.languages.catalogues import Texts
+from app.languages.command_texts import command_texts
 
 
 class Phrase(str):
@@ -28,11 +29,12 @@ def phrase(message: str, **values: object) -> Phrase:
     return Phrase.of(message, values)
 
 
-def shown(text: str) -> str:
-    """Return a text in the language of the command's user; a plain text stays as it is."""
+def shown(text: str, texts: Texts | None = None) -> str:
+    """Return a text in the language of the command's user, or in that of ``texts``; a plain text stays as it is."""
     if not isinstance(text, Phrase):
         return text
-    return gettext(text.message, **{name: _shown_value(value) for name, value in text.values.items()})
+    texts = texts or command_texts()
+    return texts.gettext(text.message, **{name: _shown_value(value, texts) for name, value in text.values.items()})
 
 
 def reason_of(error: Exception) -> str:
@@ -41,7 +43,7 @@ def reason_of(error: Exception) -> str:
     return shown(first) if isinstance(first, Phrase) else str(error)
 
 
-def _shown_value(value: object) -> object:
+def _shown_value(value: object, texts: Texts) -> object:
     if isinstance(value, Exception):
-        return reason_of(value)
-    return shown(value) if isinstance(value, Phrase) else value
+        value = value.args[0] if value.args and isinstance(value.args[0], Phrase) else str(value)
+    return shown(value, texts) if isinstance(value, Phrase) else value

@@ -1,6 +1,6 @@
 """The feed: the services that are registered in this cluster, and their changes, for the clusters that follow it.
 
-Nothing of it runs before the first follower asks. Only what was registered here is in it: an instance that a link
+Nothing of it runs before the first follower asks. It has only local registrations: an instance that a link
 brought never leaves by another one.
 """
 
@@ -21,15 +21,15 @@ from app.naming.registry.union import local_view
 from app.naming.wire.foreign_wire import EncodedInstance, digest_of, digest_text, encoded
 
 LOG_BYTES_MAX = 16 * 1024 * 1024
-"""Changes that are kept for followers: some seconds at thousands a second. A follower that is behind compares anew."""
+"""Changes that are kept for followers: some seconds at thousands a second. A follower that is behind compares again."""
 STATES_INSTANCES_MAX = 300_000
 """Instances whose last state is remembered, so that the next change of their service is a delta."""
 DIRTY_MAX = 100_000
-"""Changed services that wait to be read. Beyond it all followers compare anew."""
+"""Changed services that wait to be read. Beyond it all followers compare again."""
 READ_MAX = 500
 """Services that one call reads while others wait for it."""
 LINGER_MS = 60_000
-"""How long changes are noted after a follower was last there: one that returns goes on from its place."""
+"""How long changes are noted after a follower was last there: one that returns continues from its place."""
 PART_BYTES = 256 * 1024
 """The bytes of lines that a follower gets at once, plus one line."""
 
@@ -69,11 +69,11 @@ class FeedStats:
     feed_compared: int = 0
     """Comparisons that followers asked for."""
     feed_behind: int = 0
-    """Followers that had to compare anew, as the log no longer had their place."""
+    """Followers that had to compare again, as the log no longer had their place."""
 
 
 class Feed:
-    """The log of changes, and comparisons with what followers hold. Thread-safe."""
+    """The log of changes, and comparisons with the data of followers. Thread-safe."""
 
     def __init__(
         self,
@@ -276,7 +276,7 @@ class Feed:
     def compare(
         self, held: Mapping[ServiceName, int], takes: Takes, bytes_max: int
     ) -> tuple[list[bytes], list[ServiceName], int, bool]:
-        """Compare the services that a follower takes with the digests of what it holds.
+        """Compare the services that a follower takes with the digests of its copies.
 
         Return the JSON of services that it holds in another state, up to ``bytes_max`` and one more; the held services
         that have no instance here; the number of services that it should hold; and whether there are more to send.

@@ -1,4 +1,4 @@
-"""An operator's request that a link fetches services again, whatever it holds of them."""
+"""An operator's request that a link fetches services again, even if it holds them."""
 
 from collections.abc import Collection
 from threading import Lock
@@ -21,7 +21,7 @@ class FetchAgain:
         """True from a request to the end of a comparison that began after it."""
         self._names: set[ServiceName] = set()
         self._under_way: frozenset[ServiceName] | None = None
-        """The services of the request that the comparison under way answers; None if nobody asked for it."""
+        """The services of the request that the comparison under way answers; None without a request."""
 
     def ask(self, names: Collection[ServiceName], now_ms: int) -> int:
         """Ask for a comparison, in which these services count as not held: they come whole.
@@ -44,13 +44,13 @@ class FetchAgain:
         return self._waits
 
     def begin(self) -> None:
-        """Note that a comparison begins, which is to fetch all that was asked for until now."""
+        """Note that a comparison begins, which is to fetch all services requested so far."""
         with self._lock:
             self._under_way = frozenset(self._names) if self._waits else None
             self._waits = False
 
     def has(self, name: ServiceName) -> bool:
-        """Return whether a service is to be fetched in the comparison under way, whatever is held of it."""
+        """Return whether a service is to be fetched in the comparison under way, even if it is held."""
         return self._under_way is not None and name in self._under_way
 
     def fetched(self) -> None:

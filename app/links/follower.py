@@ -1,4 +1,4 @@
-"""The follower of one link: what becomes of what the other cluster says. It does no I/O, and takes the time as a value.
+"""The follower of one link, which applies the data of the other cluster. It does no I/O, and takes the time as a value.
 
 The rules L1 to L9 are in docs/replication.md.
 """
@@ -141,7 +141,7 @@ class LinkFollower:
         return self._store.instances_max
 
     def digest_of(self, name: tuple[str, str]) -> int:
-        """Return the digest of what is held of a service, by its name at the other cluster; 0 for nothing."""
+        """Return the digest of the copy of a service, by its name at the other cluster; 0 for nothing."""
         here = self.settings.here(name[0])
         state = self._store.part(ForeignKey(self.settings.name, here, name[1]).text()) if here is not None else None
         return state.digest if state is not None else 0
@@ -156,7 +156,7 @@ class LinkFollower:
         self._merges = self._store.merges.get(self.settings.name, 0)
 
     def slices(self) -> int:
-        """Return into how many comparisons the part is cut, by what is known of both sides."""
+        """Return into how many comparisons the part is cut, by the known sizes of both sides."""
         return min(1 + max(self._services, len(self.held())) // SLICE_SERVICES, SLICES_MAX)
 
     def counted(self, answer: Mapping[str, Any]) -> None:
@@ -347,7 +347,7 @@ class LinkFollower:
             self.refusal = f"{key}: all links together bring more than {self._store.instances_max} instances"
 
     def _refresh(self, key: str, state: ForeignPart, now_ms: int) -> None:
-        """Bring what is held without a change up to date: it is heard again, the link has another rule."""
+        """Refresh unchanged copies: the origin is heard again, or the link has another rule."""
         kept = {} if self._is_settled else state.kept
         if kept:
             self._recheck(now_ms, SETTLED_MS - self.up_ms)
@@ -391,7 +391,7 @@ class LinkFollower:
                 self.stats.retired += 1
 
     def body(self, held: Held, slice_number: int, slices: int) -> dict[str, object]:
-        """Return the body of a comparison: the digests of what is held, by names at the other cluster."""
+        """Return the body of a comparison: the digests of the copies, by names at the other cluster."""
         part = self.part
         assert part is not None
         chosen = [(one, it) for one, (_, it) in held.items() if part.slice_of(one[1], slices) == slice_number]

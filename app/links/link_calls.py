@@ -23,7 +23,7 @@ CHUNK_BYTES = 256 * 1024
 COMPARE_PATH, CHANGES_PATH, LOGIN_PATH = "/v1/ns/link/compare", "/v1/ns/link/changes", "/v1/auth/login"
 ERROR_CHARS = 200
 TTL_S, TTL_MIN_S = 1_800.0, 20.0
-"""The time for which a token counts, where the answer to a login has none, and the shortest."""
+"""The time for which a token counts, where the answer to a login names no time, and the shortest."""
 USER_AGENT = f"Rollcall-Link:{__version__}"
 APP = f"{LINK_APP}-{__version__}"
 """The name of the application under which a Nacos lists a link among its subscribers and connections."""
@@ -112,12 +112,12 @@ class LinkCalls:
 
         Raises:
             LinkRefused: the answer is an error.
-            LinkError: there is no answer, or it is no JSON object.
+            LinkError: there is no answer, or it is not a JSON object.
         """
         return self._object(method, f"{path}?{urlencode(query)}", None, "")
 
     def text(self, method: str, path: str, query: Mapping[str, object]) -> bytes:
-        """Return the answer to a call, whatever it is.
+        """Return any answer to a call.
 
         Raises:
             LinkRefused: the answer is an error.
@@ -129,7 +129,7 @@ class LinkCalls:
         """Return the answer to a comparison.
 
         Raises:
-            LinkError: the call is refused or fails, or its answer is no JSON object.
+            LinkError: the call is refused or fails, or its answer is not a JSON object.
         """
         return self._object("POST", f"{COMPARE_PATH}?{urlencode(query)}", orjson.dumps(body), "application/json")
 
@@ -137,7 +137,7 @@ class LinkCalls:
         """Yield the lines of the stream of changes as they come, several together, and their bytes.
 
         Raises:
-            LinkError: the call is refused or fails, nothing comes for ``TIMEOUT_S``, or a line is no JSON object.
+            LinkError: the call is refused or fails, nothing comes for ``TIMEOUT_S``, or a line is not a JSON object.
         """
         response = self._begin("GET", f"{CHANGES_PATH}?{urlencode(query)}", None, "")
         left = b""

@@ -1,6 +1,6 @@
 """The steps of one link: the server that it calls, when it compares, and how it takes the stream of changes.
 
-It does no I/O: it yields each step, and gets what came of it, or ``LinkError``. A thread takes the steps over sockets
+It does no I/O: it yields each step, and gets its result, or ``LinkError``. A thread takes the steps over sockets
 (``link_thread``), the simulation over its network.
 """
 
@@ -95,7 +95,7 @@ class Pace:
 
 
 class LinkSteps:
-    """The steps of a link at this member, for whoever takes them."""
+    """The steps of a link at this member, for a thread or the simulation."""
 
     def __init__(
         self,
@@ -268,7 +268,8 @@ class LinkSteps:
                 return False
 
     def _check_timely(self, begun_ms: int, most_ms: int) -> None:
-        """Refuse an answer that may have waited here for this member to go on: another one may have heard later ones.
+        """Refuse an answer that may have waited here for this member to continue: another one may have heard later
+        ones.
 
         Raises:
             LinkError: the answer took longer than ``most_ms``.
@@ -284,7 +285,7 @@ class LinkSteps:
 
 
 def _with(held: object, found: list[object]) -> list[list[object]]:
-    """Return the rows of what is held, with what an answer brought."""
+    """Return the rows of the copies, with those of an answer."""
     rows = {(row[0], row[1]): row for row in (held if isinstance(held, list) else [])}
     for one in found:
         if isinstance(one, dict):

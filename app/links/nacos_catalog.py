@@ -19,7 +19,7 @@ NAMESPACES_MAX = 1_000
 
 
 class NacosCatalog:
-    """The lists of one server. Each list has a connection of its own: they are few."""
+    """The lists of one server. Each list has a separate connection: they are few."""
 
     def __init__(self, settings: LinkSettings, server: str) -> None:
         self._settings, self._server, self.token = settings, server, ""

@@ -36,7 +36,7 @@ ABILITIES = {"fuzzyWatch": True}
 HEALTH = "HealthCheckRequest"
 RESET, SETUP_DONE = "ConnectResetRequest", "SetupAckRequest"
 _OPTIONS = (
-    ("grpc.use_local_subchannel_pool", 1),  # a transport of its own: it is what the server knows the link by
+    ("grpc.use_local_subchannel_pool", 1),  # a separate transport: it is what the server knows the link by
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     ("grpc.enable_http_proxy", 0),
@@ -45,7 +45,7 @@ _OPTIONS = (
 
 
 class NacosConnection:
-    """A connection to ``server``. Used by one thread, but for ``cut``."""
+    """A connection to ``server``. Used by one thread, except for ``cut``."""
 
     def __init__(self, settings: LinkSettings, server: str, token: str = "") -> None:
         """``token``: that of a login at the server."""

@@ -207,6 +207,6 @@ def _info_of(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def service_fields(name: ServiceName) -> dict[str, Any]:
-    """Return the fields by which a request of an SDK names a service."""
+    """Return the fields that name a service in a request of an SDK."""
     group, service = split_name(name[1])
     return {"namespace": name[0], "groupName": group, "serviceName": service, "module": "naming"}

@@ -39,7 +39,7 @@ BEAT_S, AGAIN_S = 5.0, 10.0
 """How often a healthy instance beats, and an unhealthy one is registered again. Without either a Nacos removes it
 after 30 s."""
 STEP_CALLS = 200
-"""Beats between two looks at what comes."""
+"""Beats between two looks for incoming data."""
 PAGE, PAGES_MAX = 1_000, 1_000
 DATAGRAM_BYTES_MAX, PUSH_BYTES_MAX = 65_536, 1_048_576
 DATAGRAMS_MAX = 200
@@ -49,7 +49,7 @@ WITHDRAW_S = 10.0
 
 
 class InstanceStep(NamedTuple):
-    """A call about one instance: ``row`` is registered in place of ``before``, or nothing if it is None."""
+    """A call about one instance: ``row`` is registered in place of ``before``, or nothing for None."""
 
     name: ServiceName
     address: Address
@@ -298,7 +298,7 @@ class HttpNacos:
 def _beat(calls: LinkCalls, step: InstanceStep) -> bool:
     """Beat for an instance. Return False if it is to be registered again.
 
-    A beat without a description never registers what was removed meanwhile.
+    A beat without a description never registers what was removed in the meantime.
     """
     if step.row is None or not step.row["healthy"]:
         return False

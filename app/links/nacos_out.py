@@ -56,7 +56,7 @@ class LocalRegistrations:
         self.services = self.instances = 0
 
     def begin(self) -> None:
-        """Begin anew on a new connection, over which nothing is registered."""
+        """Begin again on a new connection, over which nothing is registered."""
         self.end()
         self._feed.begin()
         self._mark_all()
@@ -106,7 +106,7 @@ class LocalRegistrations:
         return bool(self._dirty) or self._may_have_more or self._feed.has_more
 
     def due(self, now_ms: int, count_max: int) -> list[ServiceName]:
-        """Return services that may have changed, at most ``count_max``. ``rows`` says what is to be registered."""
+        """Return services that may have changed, at most ``count_max``. ``rows`` has the instances to register."""
         changed = self._feed.names_since(self._place, lambda *_: True)
         self._may_have_more = bool(changed and changed[0])
         if changed is None:

@@ -90,7 +90,7 @@ class NacosSession:
         return self._has_sent and not (self._outgoing is not None and self._outgoing.is_busy)
 
     def step(self) -> tuple[int, int]:
-        """Do what is due. Return how many changes came, and their bytes.
+        """Do all due work. Return how many changes came, and their bytes.
 
         Raises:
             NacosMoved: the server asks to connect to another one.
@@ -272,7 +272,7 @@ class NacosSession:
         )
 
     def _compare(self) -> None:
-        """Compare what is held with what is watched, once all of it was asked for."""
+        """Compare the copies with the watched services, once all were asked for."""
         self._has_lost, watched = False, self._watched
         held = self._follower.held()
         gone = [[*name] for name in held if name not in watched or not watched[name].instances]

@@ -1,4 +1,4 @@
-"""A Nacos as a link sees it, whichever protocol it speaks."""
+"""A Nacos as a link sees it, over any protocol."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -78,7 +78,7 @@ class NacosSide(Protocol):
         """Return the lists that came; wait for one so long."""
 
     def register(self, changes: Sequence[Registration]) -> list[LinkRefused | None]:
-        """Make these changes of what is registered. Return which were refused, in their order."""
+        """Make these changes of registrations. Return the refused ones, in their order."""
 
 
 def on_pages(ask: Callable[[int], object], size: int, pages_max: int, problem: str) -> Iterator[Any]:

@@ -34,7 +34,7 @@ class NacosSteps(LinkSteps):
         return self._outgoing.instances if self._outgoing is not None else 0
 
     def _take_part(self, place: tuple[int, int]) -> None:
-        """Leave it to the session: a connection outlives a change of the part, as it has what is registered."""
+        """Leave it to the session: a connection outlives a change of the part, as it has the registrations."""
 
     def _follow_one(self) -> Generator[Step, Any, None]:
         self.connections += 1

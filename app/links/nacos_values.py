@@ -22,7 +22,8 @@ _NOT_SENT = frozenset((LINK, STALE))
 
 
 class NacosList(NamedTuple):
-    """The instances of a service that were registered at the Nacos itself, and the addresses of what links sent there.
+    """The instances of a service that were registered at the Nacos itself, and the addresses that links registered
+    there.
 
     ``rows``: as in a change of the stream between Rollcall clusters.
     """
@@ -41,7 +42,7 @@ def read_list(hosts: object) -> NacosList:
     """Return the instances of a list that were registered at the Nacos itself: those without a label of origin.
 
     Raises:
-        CodecError: the list, an address or metadata is of another kind, or there are too many instances.
+        CodecError: the list, an address or metadata has another type, or there are too many instances.
     """
     if not isinstance(hosts, list):
         raise CodecError("field 'hosts' is not a list")

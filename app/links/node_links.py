@@ -174,7 +174,7 @@ class NodeLinks:
         return not [one for one in threads if not one.join(END_S)]
 
     def fetch_again(self, name: str, services: Collection[tuple[str, str]]) -> int:
-        """Have a link compare all that this member follows, and fetch these services whole, whatever is held of them.
+        """Have a link compare all that this member follows, and fetch these services whole, even if they are held.
 
         ``services``: namespaces here and full names. Return 0; or how many ms to wait, as it was asked just before.
 
@@ -217,7 +217,7 @@ class NodeLinks:
     def brought(self) -> tuple[list[tuple[str, str, ForeignPart]], int]:
         """Return what links brought, as namespace, full name and state of each service and link; and the time of now.
 
-        The time is that of the clock by which the ages of the states count, in ms.
+        The time is that of the clock that measures the ages of the states, in ms.
         """
         parsed = [(parse_foreign_key(key), part) for key, part in self._store.parts()]
         return [(key.namespace, key.full_name, part) for key, part in parsed if key], self._clock.monotonic_ms()

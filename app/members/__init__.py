@@ -1,1 +1,1 @@
-"""The members of the cluster: where their list comes from, their names and addresses, and what they report."""
+"""The members of the cluster: the source of their list, their names and addresses, and their reports."""

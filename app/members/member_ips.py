@@ -77,7 +77,7 @@ class MemberIps:
         self._wake.set()
 
     def of(self, member: str) -> frozenset[str]:
-        """Return the addresses of a listed member; empty for others, and while its name has none."""
+        """Return the addresses of a listed member; empty for others, and while its name has no address."""
         return self._by_member.get(member, frozenset())
 
     def is_of(self, member: str, ip: str) -> bool:
@@ -180,7 +180,7 @@ class MemberSenders:
         return named if self._deadlines.is_known_run(named, clock) else None
 
     def java_peers_at(self, remote_ip: str) -> list[str]:
-        """The listed members at an address that are not known to be of our kind."""
+        """The listed members at an address that are not known to be Rollcall members."""
         return [one.address for one in self._listed_at(remote_ip) if CAPABILITY_VERSIONS not in one.capabilities]
 
     def nacos_at(self, remote_ip: str) -> str:
@@ -212,6 +212,6 @@ def look_up(host: str) -> frozenset[str]:
     """Return the addresses of a host name, from the system's resolver.
 
     Raises:
-        OSError: it has none, or the resolver does not answer.
+        OSError: it has no address, or the resolver does not answer.
     """
     return frozenset(str(info[4][0]) for info in socket.getaddrinfo(host, None))

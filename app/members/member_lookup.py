@@ -144,7 +144,7 @@ class MemberLookup:
                 LOG.exception("reading the member list failed unexpectedly")
 
     def look(self) -> bool:
-        """Look once. Return whether a list was found; a look that finds none changes nothing."""
+        """Look once. Return whether a list was found; a look without a list changes nothing."""
         source = self._source
         try:
             members = self._read(self.kind, source)
@@ -162,7 +162,7 @@ class MemberLookup:
         """Return the list of a source, with this node; None if the source is to be read again first.
 
         Raises:
-            NoListError: it has none, or that of another cluster, as a hijacked name or a misconfigured server does.
+            NoListError: it has no list, or that of another cluster, as a hijacked name or a misconfigured server does.
             SettingError: this node may not use the list.
         """
         if (found := source.read()) is None:

@@ -166,7 +166,7 @@ class MemberReports:
         Source: Nacos 1.4.1 ServerMemberManager.MemberInfoReportTask; 404 and 501 come from a release without the call.
 
         Raises:
-            TransportError: refused, late, or an answer that is no success.
+            TransportError: refused, late, or an answer without success.
         """
         if self._calls is not None and self._calls.is_nacos(peer):
             return self._report_to_nacos(self._calls, peer, timeout_ms)
@@ -187,11 +187,11 @@ class MemberReports:
         return PeerReport(peer, MemberState.UP, kind, info)
 
     def read_answer(self, peer: str, url: str, answer: bytes) -> PeerReport | None:
-        """The peer's own report, in its answer to one; None for a member of another kind. Takes the beats in it.
+        """The peer's own report, in its answer to one; None for a member of other software. Takes the beats in it.
 
         Raises:
             RejectedError: this member is not in the peer's list.
-            TransportError: it is no success.
+            TransportError: it is not a success.
         """
         try:
             fields = orjson.loads(answer)
@@ -215,7 +215,7 @@ class MemberReports:
         return self._as_of_now(report, late_ms)
 
     def _info_of(self, peer: str, timeout_ms: int) -> Mapping[str, Any]:
-        """The ``extendInfo`` of a member of another kind, whose release decides which resource types it is sent."""
+        """The ``extendInfo`` of a member of other software, whose release decides which resource types it is sent."""
         url = f"{self._settings.scheme}://{peer}{self._settings.context_path}/v1/core/cluster/self"
         answer = call_peer(self._session, "GET", url, timeout_ms, body_bytes_max=REPORT_BYTES_MAX).body
         try:
@@ -238,7 +238,7 @@ class MemberReports:
         return nacos_2_member(self._cluster.self_address, self._cluster.state(), self._clock.wall_ms())
 
     def receive_report(self, body: Mapping[str, Any], remote_ip: str) -> dict[str, Any]:
-        """Take a peer's report. Shape: ``{"code", "message", "data"}``, and ours beside it to our own kind."""
+        """Take a peer's report. Shape: ``{"code", "message", "data"}``, and to a Rollcall member ours next to it."""
         report = parse_report(body)
         if report is None:
             return {"code": 400, "message": "Node information is illegal", "data": None}

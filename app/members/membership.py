@@ -83,7 +83,7 @@ class Membership:
             self._runtime.replace_members(addresses)
 
     def retire(self) -> None:
-        """Be not ready from now on, and go on serving: whoever sends clients here is to choose another. Signal-safe."""
+        """Be not ready from now on, and continue to serve: load balancers are to choose other members. Signal-safe."""
         self._retiring = True
 
     def leave(self) -> None:
@@ -133,7 +133,7 @@ class Membership:
     def _may_be_called(self, member: str) -> bool:
         """Return whether a call to the member can have its deadline (R13).
 
-        A member of our own kind of which only others told names a clock that is not known here: a call without it may
+        A Rollcall member that is known only from others names a clock that is not known here: a call without it may
         be executed long after it is given up.
         """
         return self._deadlines.is_heard(member) or CAPABILITY_VERSIONS not in self.capabilities(member)
@@ -153,7 +153,7 @@ class Membership:
         return self._deadlines.left_ms(deadline) < 0
 
     def state(self) -> MemberState:
-        """As clients are told: also DOWN while the others do not list this member, as nothing here reaches them."""
+        """The state for clients: also DOWN while the others do not list this member, as nothing here reaches them."""
         view = self._reader.view
         if self.leaving or self.draining or view.is_unlisted:
             return _DOWN
@@ -215,7 +215,7 @@ class Membership:
         return [one.address for one in alive if capability not in one.capabilities]
 
     def own_member(self) -> Member:
-        """Return this node's entry in the member list, with the state that the other members are told."""
+        """Return this node's entry in the member list, with the state that it reports to the other members."""
         port = split_address(self.self_address)[1]
         info = {
             "lastRefreshTime": self._clock.wall_ms(),

@@ -20,7 +20,7 @@ from distro.model.types import (
 from distro.wire.codec import decode_versions
 
 OWN_FIELD = "rollcall"
-"""The key of our own fields, in a report's ``extendInfo``, which real Nacos keeps and ignores, and in answers."""
+"""The key of Rollcall's fields, in a report's ``extendInfo``, which real Nacos keeps and ignores, and in answers."""
 RAFT_PORT_OFFSET = 1_000
 CLOCK_MS_MAX = 1 << 53
 DELAY_MS_MAX = 30_000
@@ -125,7 +125,7 @@ def _capabilities(own: Mapping[str, Any], info: Mapping[str, Any]) -> frozenset[
 
 
 def wire_version_of(info: Mapping[str, Any]) -> int | None:
-    """Return the wire version in the ``extendInfo`` of a member of our own kind; None if it names none."""
+    """Return the wire version in the ``extendInfo`` of a Rollcall member; None if it names none."""
     own = info.get(OWN_FIELD)
     wire = own.get("wire") if isinstance(own, dict) else None
     return wire if type(wire) is int else None

@@ -51,7 +51,8 @@ def _second_text(second: int) -> str:
 
 
 def plain_line(fields: Mapping[str, Any]) -> str | None:
-    """Return the line of nearly all changes, which is short and printable; None if it is not, or is no JSON."""
+    """Return the line of nearly all changes, which is short and printable; None for any other line, and for a value
+    that is not JSON."""
     try:
         line = orjson.dumps(fields).decode()
     except TypeError:

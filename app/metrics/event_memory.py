@@ -1,7 +1,7 @@
 """The lines of the audit trail that a node remembers, for questions about the last hours.
 
-The thread that writes a line to its file notes it here: a change that nobody asks about costs its caller nothing. Each
-kind of event has a bound of its own, in bytes, so that registrations push out no other event.
+The thread that writes a line to its file notes it here: a change that no operator asks about costs its caller
+nothing. Every kind of event has a separate bound, in bytes, so that registrations push out no other event.
 """
 
 import logging
@@ -26,7 +26,7 @@ KINDS = (INSTANCES, OPERATORS, CLUSTER, ACCESS)
 BYTES_MAX = {INSTANCES: 8 << 20, OPERATORS: 4 << 20, CLUSTER: 1 << 20, ACCESS: 1 << 20}
 """The most bytes of each kind: some 15,000 registrations, or 7,000 operators' changes. The oldest are forgotten."""
 COST_BYTES = 180
-"""The memory for a remembered line beside its characters."""
+"""The memory for a remembered line next to its characters."""
 TAIL_BYTES = 2 << 20
 """How much of a log is read at the start: some 5,000 lines, in about 40 ms."""
 _KINDS_OF = {
@@ -59,7 +59,7 @@ class NotedLine(NamedTuple):
 
 
 class _Ring:
-    """The latest lines of one kind."""
+    """The latest lines of a single kind."""
 
     def __init__(self, since_ms: int, bytes_max: int) -> None:
         self.lines: deque[NotedLine] = deque()
@@ -78,7 +78,7 @@ class _Ring:
 
 
 class EventMemory:
-    """The latest lines of each kind. Thread-safe."""
+    """The latest lines of every kind. Thread-safe."""
 
     def __init__(self, node: str, began_ms: int) -> None:
         """``node``: the address in its lines. ``began_ms``: the time of the wall clock."""
@@ -98,7 +98,7 @@ class EventMemory:
         return f"{self.run}.{self._noted}"
 
     def note(self, what: str, at_ms: int, line: str) -> None:
-        """Remember a line. The oldest lines of its kind are forgotten beyond the bound."""
+        """Remember a line. Beyond the bound, the oldest lines like it are forgotten."""
         ring = self._rings[kind_of(what)]
         with self._lock:
             self._noted += 1

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 LOOK_EVERY_S = 2.0
-"""Between two looks at the other members while somebody follows, however many follow."""
+"""Between two looks at the other members while there are followers, however many."""
 REVISION_CHARS_MAX = 64
 
 

@@ -103,7 +103,7 @@ def _known(method: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """Counters of requests, and the logs that have files of their own."""
+    """Counters of requests, and the logs that have their own files."""
 
     counts_requests: bool
     """True if requests are counted by route."""

@@ -28,7 +28,7 @@ LINES_PER_WRITE = 5_000
 LINE_BYTES_MAX = 16_384
 """The length that nearly all lines keep. As many are written at once as keep the file within its bound."""
 WRITE_EVERY_S = 0.2
-"""Each call to the system gives up the interpreter. The thread then waits for it beside a busy loop, which costs both
+"""Each call to the system gives up the interpreter. The thread then waits for it next to a busy loop, which costs both
 more than everything else here: few calls, for many lines."""
 LOG_EVERY = 1_000
 """One in this many failed writes is logged, beginning with the first."""
@@ -88,7 +88,7 @@ class _RotatingFile(RotatingFileHandler):
         return bool(self._size) and self._size + len(record.msg) + 1 > self.maxBytes
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Note the failure, and begin anew with the next lines. The name is logging's."""
+        """Note the failure, and begin again with the next lines. The name is logging's."""
         error = sys.exception()
         self.failure = error if isinstance(error, OSError) else OSError(str(error))
         self._let_go()
@@ -145,7 +145,7 @@ class LineFile:
         self.add_on_loop: Callable[[MakeLine], None] = self.add
         """Schedule a line as ``add`` does; on the event loop, the line is made when its turn has ended.
 
-        The thread of the file would compete with a busy loop for the interpreter, and keep what the line tells of in
+        The thread of the file would compete with a busy loop for the interpreter, and keep the content of the line in
         memory until then: that costs several times as much as the line.
         """
         self._fresh: deque[MakeLine] = deque()
@@ -236,7 +236,7 @@ class LineFile:
         self._file.close()
 
     def _write_all(self) -> None:
-        # Lines that arrive meanwhile wait for the next round: one by one they would cost a hundred times as much.
+        # Lines that arrive in the meantime wait for the next round: one by one they would cost a hundred times as much.
         with self._lock:
             left, text_chars = len(self._waiting), self._text_chars
         while left:

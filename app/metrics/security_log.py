@@ -1,7 +1,7 @@
-"""The security log: logins, refusals, and changes by administrators; in a file of its own.
+"""The security log: logins, refusals, and changes by administrators; in a separate file.
 
-It is separate from the audit log, which registrations fill. Nobody can rotate it away by repeating one action: of equal
-events in a minute the first are written, and then the number of the others.
+It is separate from the audit log, which registrations fill. No caller can rotate it away by repeating one action: of
+equal events in a minute the first are written, and then the number of the others.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ OF_CALLERS = REFUSED_KINDS | {"login.done"}
 REPEATED = "repeated"
 OTHERS = "others"
 SECURITY_NAME = "security.log"
-"""The name of its file, beside the audit log, where the settings name no other."""
+"""The name of its file, next to the audit log, where the settings name no other."""
 
 
 class Event(NamedTuple):

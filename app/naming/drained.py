@@ -1,4 +1,4 @@
-"""Instances that an operator drained: their clients go on beating, and must not bring them back."""
+"""Instances that an operator drained: their clients keep beating, and must not bring them back."""
 
 from collections import OrderedDict
 from threading import Lock

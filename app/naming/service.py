@@ -145,7 +145,7 @@ class NamingService:
         """Take the beat of an instance. A full beat registers an unknown instance; the answer to a light one says so.
 
         A persistent instance needs no beats: its beat is answered, and has no effect. ``collect`` gets the beats of
-        instances in a list that another run wrote last, with that run: until its claim here, it may go on judging them.
+        instances in a list that another run wrote last, with that run: until its claim here, it may keep judging them.
         ``count_write``: called before an instance is registered; it may refuse that by its error.
 
         Raises:
@@ -174,7 +174,7 @@ class NamingService:
         if service.version.writer != self._writer and collect is not None:
             collect(service.version.writer, service.key, key, now_ms)
         if service.stored.get(key) is not stored:
-            return self.beat(command, interval_ms, collect, count_write)  # it was replaced meanwhile
+            return self.beat(command, interval_ms, collect, count_write)  # it was replaced in the meantime
         if stored.usual:
             return _known(interval_ms)
         healed = not stored.instance.healthy and self._writes.set_health(service, key, True, now_ms)

@@ -1,4 +1,4 @@
-"""Builds the threads beside the engine: the timer with all periodic work, health checks and the UDP push."""
+"""Builds the threads next to the engine: the timer with all periodic work, health checks and the UDP push."""
 
 import hashlib
 import logging
@@ -161,7 +161,7 @@ def build_checker(settings: Settings, domain: Domain, engine: Engine, clock: Clo
 
 
 def override_upkeep(settings: Settings, clock: Clock, domain: Domain, engine: Engine) -> OverrideUpkeep:
-    """Make what ends operators' changes of instances that are gone."""
+    """Make the upkeep that ends operators' changes of instances that are gone."""
     reader, cluster = engine.reader, engine.cluster
 
     def gate() -> ExpiryGate:

@@ -143,7 +143,7 @@ def build_naming(
 
 
 def disk_counters(domain: Domain) -> dict[str, int]:
-    """The counters of what the disk took, did not take, and gave in a form that cannot be read."""
+    """The counters of writes to the disk, of failed ones, and of unreadable data."""
     return {
         "record_commits": domain.record_file.commits,
         "record_writes_failed": domain.record_file.writes_failed,

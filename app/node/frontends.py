@@ -1,4 +1,4 @@
-"""Builds the frontends of a node, and what they share: access, writes, forwarding, metrics, operators' questions."""
+"""Builds the frontends of a node, and their shared parts: access, writes, forwarding, metrics, operators' questions."""
 
 from collections.abc import Callable
 from dataclasses import asdict
@@ -163,14 +163,14 @@ def build_frontends(
 
 
 def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]:
-    """Make what has calls of threads executed by their owners. Half of the threads go on answering reads."""
+    """Make the forwarder of threads' calls to their owners. Half of the threads continue to answer reads."""
     return OwnerForwarder(engine.cluster, max(1, settings.http_threads // 2), engine.replication.refresh, text_reply)
 
 
 def build_writes(
     clock: Clock, domain: Domain, engine: Engine, access: AccessControl, instruments: Instruments, http: HttpStats
 ) -> Writes:
-    """Make what executes writes of any frontend."""
+    """Make the executor of writes of any frontend."""
     audit = instruments.audit
     naming, durable = domain.naming, domain.durable
     records = RecordWrites(naming, durable, domain.users, access, audit)
@@ -191,7 +191,7 @@ def build_grpc(
     subscriptions: GrpcSubscriptions,
     pauses: LoopPauses,
 ) -> GrpcFrontend | None:
-    """Make the gRPC frontend; None when there is to be none."""
+    """Make the gRPC frontend; None when it is off."""
     if settings.rpc is None:
         return None
     services = RpcServices(
@@ -224,7 +224,7 @@ def build_grpc(
 def build_dns(
     settings: Settings, clock: Clock, domain: Domain, cluster: Membership, counters: Counters, pauses: LoopPauses
 ) -> DnsFrontend | None:
-    """Make the DNS frontend; None when there is to be none."""
+    """Make the DNS frontend; None when it is off."""
     if settings.dns is None or (names := domain.names) is None:
         return None
 

@@ -1,4 +1,4 @@
-"""Node: starts and stops the parts that ``wire_node`` makes, by the builders beside it."""
+"""Node: starts and stops the parts that ``wire_node`` makes, by the builders next to it."""
 
 import logging
 from dataclasses import asdict, dataclass
@@ -10,6 +10,7 @@ from app.dns.name_index import NameIndex
 from app.http.api.call import Services
 from app.machine.limits.node_limits import build_limits
 from app.machine.process.data_lock import DataLock
+from app.machine.process.load_bar import LISTS, RECORDS, shown_load
 from app.machine.storage.private_files import make_private
 from app.machine.tls.node_tls import build_tls
 from app.metrics.audit_trail import NODE as BY_NODE
@@ -59,7 +60,7 @@ def wire_node(settings: Settings, clock: NodeClock, kinds: NodeKinds = NODE) -> 
     audit = instruments.audit
     limits, names = build_limits(settings), NameIndex() if settings.dns is not None else None
     registry = build_registry(settings, clock, limits, names, kinds)
-    warm_start = WarmStart(registry.lists, registry.replication, claims=settings.standalone)
+    warm_start = WarmStart(registry.lists, registry.replication, clock.monotonic_ms, claims=settings.standalone)
     over_udp, over_grpc = udp_subscribers(limits), GrpcSubscriptions()
     is_pushed = pushed_here(over_udp, over_grpc)
     made = make_engine(settings, clock, registry.lists.writer, warm_start.fill, audit, is_pushed, kinds)
@@ -108,7 +109,7 @@ class Node:
     """One member of a cluster, or a node alone. ``start`` and ``stop`` once each."""
 
     def __init__(self, settings: Settings, clock: NodeClock | None = None) -> None:
-        """``clock``: of registry, replication and users; sockets and those who subscribe at them have the machine's."""
+        """``clock``: of registry, replication and users; sockets and their subscribers have the machine's."""
         clock = SystemClock() if clock is None else clock
         self.settings = settings
         self._clock = clock
@@ -131,17 +132,19 @@ class Node:
         audit.recall()
         audit.write("node.start", settings.self_address, after=__version__, actor=BY_NODE)
         self._is_running = True
+        began_ms = self._clock.monotonic_ms()
         domain.record_file.open()
-        count = domain.records.read_disk()
+        count = domain.records.read_disk(partial(shown_load, name=RECORDS, wanted=settings.announce))
         if (setup := self.services.access.setup) is not None:
             setup.tick(self._clock.monotonic_ms())  # the file is there before the node serves
         versions = domain.records.versions()
         engine.remember(version.writer for version in versions.values())
         lists, now_ms = domain.registry.lists, self._clock.monotonic_ms()
         warm_start = self._parts.warm_start
-        warm_start.read(
-            domain.warm_store.load(settings.warm_age_ms_max, now_ms, lambda key, version: lists.version(key) == version)
+        kept = domain.warm_store.load(
+            settings.warm_age_ms_max, now_ms, lambda key, version: lists.version(key) == version
         )
+        warm_start.read(shown_load(kept, LISTS, wanted=settings.announce))
         if settings.warm_age_ms_max:
             domain.warm_store.open()
         if engine.lookup is None:
@@ -150,7 +153,9 @@ class Node:
             engine.lookup.start(self._take_members)
         self.background.timer.start()
         self.background.push.start()
-        LOG.info("member %s starts, %d durable records in %s", settings.self_address, count, settings.data_dir)
+        took_s = (self._clock.monotonic_ms() - began_ms) / 1_000
+        text = "member %s starts, %d durable records in %s, read in %.1f s"
+        LOG.info(text, settings.self_address, count, settings.data_dir, took_s)
 
     def _take_members(self, members: tuple[str, ...]) -> None:
         """Take a member list; with the first one this node begins to load from the others."""
@@ -173,7 +178,8 @@ class Node:
         return is_done if not self._has_members else self.engine.runtime.catch_up(timeout_s) and is_done
 
     def stop(self, timeout_s: float = 8.0) -> bool:
-        """Refuse writes, send what is due, end the threads; return whether all ended in time. May be called twice."""
+        """Refuse writes, send pending changes, end the threads; return whether all ended in time. May be called
+        twice."""
         engine, background = self.engine, self.background
         self._parts.warm_start.stop()
         if engine.lookup is not None:

@@ -46,7 +46,7 @@ from distro.receive.call_times import CallDeadlines
 from distro.wire.http_agent import DistroHttpAgent
 
 CLAIMED_SHOWN_MAX = 20
-"""Keys that stand in the audit trail, of those that this member took over at once."""
+"""Keys that are in the audit trail, of those that this member took over at once."""
 
 
 def build_engine(
@@ -181,7 +181,7 @@ def build_membership(
 
 
 def build_lookup(settings: Settings) -> MemberLookup | None:
-    """Make what follows the member list; None for a node alone."""
+    """Make the follower of the member list; None for a node alone."""
     if settings.standalone:
         return None
     own = settings.self_address
@@ -221,7 +221,7 @@ def build_components(
     nacos_1: NacosOneNames,
     address_clients: HttpClients,
 ) -> tuple[dict[str, Component], SmallSends]:
-    """Make the resource types with stores of their own, by name: each a store, a codec and the way to the peers.
+    """Make the resource types with their own stores, by name: each a store, a codec and the way to the peers.
 
     And the way of small frames of instance lists, which the event loop is to be attached to.
     """
@@ -282,7 +282,7 @@ def client_agents(
 
 
 def foreign_component(store: ForeignStore, agent: ForeignAgent) -> Component:
-    """Make the resource type of what links to other clusters bring."""
+    """Make the resource type of instances that links bring."""
     return Component(store, ForeignCodec(), agent, taken_by=frozenset({MemberKind.OWN}), needs=CAPABILITY_LINKS)
 
 

@@ -57,7 +57,7 @@ from distro.protocol.engine_reader import EngineReader
 
 
 class NodeClock(Clock, Protocol):
-    """The time of a node, by which it also measures how long changes take."""
+    """The time of a node, which also measures how long changes take."""
 
     @property
     def boot_s(self) -> Callable[[], float]:
@@ -98,7 +98,7 @@ class Domain:
     """Services, clients and durable records of this node, with their files and events."""
 
     writer: str
-    """This run of this node, as it stands in versions (R1)."""
+    """This run of this node, as versions name it (R1)."""
     notify: NotifyCenter
     registry: Registry
     names: NameIndex | None
@@ -116,7 +116,7 @@ class Domain:
     foreign: ForeignStore
     """The instances that links to other clusters brought."""
     history: InstanceHistory
-    """The ends of instances here, for those who ask later."""
+    """The ends of instances here, for later questions."""
     count_history: CountHistory
 
     def on_pushed(self, namespace: str, service: str) -> None:
@@ -168,7 +168,8 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """The threads beside the engine: timer, active health checks, end of overrides, UDP push; and what is watched."""
+    """The threads next to the engine: timer, active health checks, end of overrides, UDP push; and the watched
+    resources."""
 
     timer: NamingTimer
     upkeep: Mapping[str, Tick]

@@ -1,4 +1,4 @@
-"""The page on which the parts of a node are told of the events of others."""
+"""The subscriptions of a node's parts to the events of others."""
 
 import logging
 from collections.abc import Callable
@@ -107,7 +107,7 @@ def on_instances(
 
 
 def on_service(push: UdpPusher, grpc: GrpcFrontend | None) -> Callable[[ServiceChanged | ForeignChanged], None]:
-    """Return the handler of a changed service, whose subscribers are told."""
+    """Return the handler of a changed service, which notifies its subscribers."""
     pushers = pushers_of(push, grpc)
 
     def handle(event: ServiceChanged | ForeignChanged) -> None:
@@ -171,7 +171,7 @@ def note_withdrawn(history: InstanceHistory) -> Callable[[ClientWithdrawn], None
 
 
 def note_health(history: InstanceHistory) -> Callable[[HealthChanged], None]:
-    """Return the handler that keeps what became of single instances without beats."""
+    """Return the handler that records the ends of single instances without beats."""
 
     def handle(event: HealthChanged) -> None:
         what = (

@@ -1,6 +1,6 @@
 """The last comparisons of the members' contents that this member made, as versions alone do not prove equality.
 
-Data is compared in parts (``BUCKETS``): a few at a time while somebody looks, all of them on request.
+Data is compared in parts (``BUCKETS``): a few at a time while a page is open, all of them on request.
 """
 
 import threading

@@ -59,7 +59,7 @@ class EventQuery:
 
 
 def order_of(event: Event) -> tuple[int, str, int]:
-    """Return the key by which events are sorted."""
+    """Return the sort key of events."""
     return event["atMs"], event["node"], event["number"]
 
 
@@ -72,7 +72,7 @@ def read_cursor(text: str) -> tuple[int, str, int]:
     """Return the place in the order that ``cursor_of`` named.
 
     Raises:
-        ValueError: it is no such text.
+        ValueError: it is not such a text.
     """
     at, node, number = text.split(CURSOR_SPLITTER)
     if not (at.isdecimal() and number.isdecimal() and len(at) < 19 and len(number) < 19):

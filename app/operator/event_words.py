@@ -178,7 +178,7 @@ def sentence(
 
 
 def _instances(texts: Texts, verb: str, place: EventPlace, before: object, after: object) -> str:
-    """Return what became of instances. A change of health alone is told as that."""
+    """Return what became of instances. A change of health alone has its own text."""
     names, changes = _names(place.instances, texts), ""
     if verb == "update" and isinstance(before, Mapping) and isinstance(after, Mapping):
         if list(after) == ["healthy"] and isinstance(after["healthy"], bool):

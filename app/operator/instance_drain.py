@@ -71,7 +71,7 @@ class DrainJob:
 
 
 class InstanceDrains:
-    """Runs the jobs of this member. Thread-safe. A job goes on if its caller hangs up, and ends with this process.
+    """Runs the jobs of this member. Thread-safe. A job continues if its caller hangs up, and ends with this process.
 
     A member that ends in the middle of a job leaves the instance hidden. The next call, at any member, resumes the job.
     """

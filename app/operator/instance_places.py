@@ -34,7 +34,7 @@ class InstancePlace:
         return cls(str(facts["serviceName"]), str(facts["clusterName"]), str(facts["ip"]), bool(facts["held"]))
 
     def rank(self, service: str) -> tuple[bool, bool, bool, str, str]:
-        """Return the key by which places are sorted: held first, then the named service, then the default cluster."""
+        """Return the sort key of places: held first, then the named service, then the default cluster."""
         is_default = self.cluster == DEFAULT_CLUSTER
         return not self.is_held, self.service != service, not is_default, self.service, self.cluster
 

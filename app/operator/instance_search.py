@@ -24,7 +24,7 @@ from app.operator.search_texts import SearchTexts, lower_json, metadata_of, text
 from distro.timing.sliced import rest
 
 FOUND_MAX = 10_000
-"""A search ends with so many instances: nobody reads more, and a text of one letter finds them all."""
+"""A search ends with so many instances: no reader wants more, and a text of one letter finds them all."""
 SERVICES_SHOWN = 20
 PART_INSTANCES = 500
 """Instances that are looked through in one step, which holds the interpreter for half a millisecond."""
@@ -170,7 +170,7 @@ class ContainedMatch:
     def _may_be_in_metadata(self, part: Sequence[Instance]) -> bool:
         """Return whether the JSON of all metadata contains the text: made and searched in a third of the time.
 
-        Instances of a service often have the same metadata, which is written once for those beside each other.
+        Instances of a service often have the same metadata, which is written once for those next to each other.
         """
         try:
             together = orjson.dumps([metadata for metadata, _ in groupby(part, key=metadata_of)])
@@ -195,7 +195,7 @@ class ContainedMatch:
 
 
 def port_of(text: str) -> int | None:
-    """Return the port in a text; None if it is none."""
+    """Return the port in a text; None if it is not a port."""
     if not (text.isascii() and text.isdecimal() and len(text) <= PORT_DIGITS_MAX):
         return None
     return int(text) if int(text) <= PORT_MAX else None
@@ -221,7 +221,7 @@ def is_ip(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """The conditions of a search; each empty one is no condition."""
+    """The conditions of a search; an empty one matches everything."""
 
     text: str = ""
     state: InstanceState | None = None

@@ -24,7 +24,7 @@ class SearchTexts(NamedTuple):
     addresses: str
     """Each IP address, and each port after a tab, between line feeds."""
     metadata: str
-    """The JSON of the metadata, once for those beside each other that are equal."""
+    """The JSON of the metadata, once for those next to each other that are equal."""
 
 
 _NONE = SearchTexts("", "")

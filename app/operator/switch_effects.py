@@ -13,7 +13,7 @@ VALUE_CHARS_SHOWN = 100
 
 
 def effect_of(name: str, value: object, texts: Texts = ENGLISH_TEXTS) -> str:
-    """Return what a switch with this value, as JSON, has members do that harms; empty if it harms nobody."""
+    """Return what a switch with this value, as JSON, has members do that harms; empty if it is harmless."""
     if name == STATUS and value in STATUSES:
         return texts.gettext(_effect_of_status(str(value)))
     if name == LIMITED and isinstance(value, Mapping) and value:

@@ -10,7 +10,7 @@ Facts = Mapping[str, Any]
 Told = Mapping[str, Facts]
 """The answers of the members, by address."""
 BEAT_NEAR_MS = 2_000
-"""Beats at two members that are no further apart are one beat, which was forwarded."""
+"""Beats at two members at most so far apart are one beat, which was forwarded."""
 
 
 def compare(told: Told, silent: Iterable[str], texts: Texts = ENGLISH_TEXTS) -> tuple[list[str], list[str]]:

@@ -31,7 +31,7 @@ def ask_members(
 ) -> tuple[dict[str, dict[str, Any] | None], list[str]]:
     """Ask all other members of our kind at once, by ``down_too`` DOWN ones too. Blocks, for ``timeout_s`` at most.
 
-    Returns their answers by address, None for one without; and the addresses of members of other kinds.
+    Returns their answers by address, None for one without; and the addresses of members of other software.
     """
     others = [one for one in services.cluster.members() if one.address != services.cluster.self_address]
     own_kind = [one.address for one in others if one.kind is MemberKind.OWN or not one.extend_info]

@@ -28,7 +28,7 @@ UNKNOWN_MAX = 100_000
 BATCH_MAX = 5_000
 """The most instances in one call: of 100,000, so many beat within 200 ms. The owner reads them in 1 to 2 ms."""
 TOLD_MS_MIN = 1_000
-"""A beat that has waited for so long did not get through: it is told to an owner that asks."""
+"""A beat that has waited for so long did not get through: an owner that asks gets it."""
 TOLD_CHARS_MAX = 128 * 1024
 """The keys of the beats in one answer to a report, which has a bound, too."""
 KEEP_MS = 10_000
@@ -95,8 +95,8 @@ class BeatCollector:
     def told_to(self, owner: str, now_ms: int) -> dict[str, dict[str, int]]:
         """The beats that no call has brought to an owner for ``TOLD_MS_MIN``, which fetches them (R12).
 
-        They wait on, as the answer may not arrive, either. What is told goes to the end of its batch, so that the next
-        answer has the others, where one cannot have all.
+        They wait on, as the answer may not arrive, either. Reported beats go to the end of their batch, so that the
+        next answer has the others, where one cannot have all.
 
         Returns:
             Ages in ms, by datum and instance key.
@@ -129,7 +129,7 @@ class BeatCollector:
         return min(self.wait_ms(owner, now_ms), TOLD_MS_MIN)
 
     def delivered(self, owner: str) -> None:
-        """Note that the owner has what was taken for it."""
+        """Note that the owner has the beats that were taken for it."""
         with self._lock:
             self._under_way.pop(owner, None)
 

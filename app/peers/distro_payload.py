@@ -35,7 +35,7 @@ class DistroCall(NamedTuple):
     resource_key: str
     content: bytes
     deadline: str
-    """The deadline of a call of a member of our own kind (R13); empty for none."""
+    """The deadline of a call of a Rollcall member (R13); empty for none."""
 
 
 def encode_request(
@@ -77,7 +77,7 @@ def decode_request(fields: Fields) -> DistroCall:
 
 
 def packed(body: bytes) -> bytes:
-    """Return the content of a call to a member of our own kind: gzip when it is long."""
+    """Return the content of a call to a Rollcall member: gzip when it is long."""
     return gzip_body(body) if len(body) >= GZIP_FROM_BYTES else body
 
 

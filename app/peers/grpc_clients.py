@@ -115,7 +115,7 @@ class ClientAgent:
     # --- to real Nacos ----------------------------------------------------------------------------
 
     async def _tell_each(self, peer: str, datums: Iterable[Datum], timeout_s: float) -> Received:
-        """Send each client in a call of its own; the first failure fails all, and all are sent again."""
+        """Send each client in a separate call; the first failure fails all, and all are sent again."""
 
         async def tell(datum: Datum) -> None:
             snapshot: ClientSnapshot = datum.value
@@ -143,7 +143,7 @@ class ClientAgent:
         told = [item for item in summary.items() if item[1]]
         if not told:
             return Received()
-        at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have rounds of their own
+        at = (peer, "#" in told[0][0])  # those with connections, and those over HTTP, have their own rounds
         start, count = self._reached.pop(at, 0) % len(told), 0
 
         async def verify(item: tuple[str, str]) -> None:
@@ -209,11 +209,11 @@ class ClientAgent:
             raise TransportError(f"the client of {peer} cannot be read: {error}") from error
 
     def page(self, peer: str, keys: Sequence[str], timeout_ms: int) -> Page:
-        """Return the first of these clients from a peer of our own kind, which sent their versions before."""
+        """Return the first of these clients from a Rollcall peer, which sent their versions before."""
         return self._http.page(peer, keys, timeout_ms)
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
-        """Return all clients of the peer; from a peer of our own kind over HTTP, which may give only their versions."""
+        """Return all clients of the peer; from a Rollcall peer over HTTP, which may give only their versions."""
         if not self._links.is_nacos(peer):
             return self._http.load(peer, timeout_ms)
         timeout_s = timeout_ms / 1_000
@@ -229,7 +229,7 @@ class ClientAgent:
 class NacosClientAgent(ClientAgent):
     """The ClientAgent of the clients that only real Nacos takes: its calls fail while no real Nacos answers them.
 
-    A member of our own kind may already run at the address where this one still expects real Nacos. It would take the
+    A Rollcall member may already run at the address where this one still expects real Nacos. It would take the
     frames of these clients for those of clients with connections.
     """
 

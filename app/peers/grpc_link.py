@@ -1,4 +1,4 @@
-"""One connection to another member's gRPC port for members: set up as SDKs do it, kept alive, and made anew."""
+"""One connection to another member's gRPC port for members: set up as SDKs do it, kept alive, and made again."""
 
 import asyncio
 import logging
@@ -26,7 +26,7 @@ PAUSE_FIRST_S, PAUSE_MAX_S = 0.1, 5.0
 CALLS_MAX = 256
 CHECK, CHECK_BODY = "ServerCheckRequest", wire.request_body(module="internal")
 OWN_KIND_ABILITY = "rollcall"
-"""The ability that marks a member of our own kind."""
+"""The ability that marks a Rollcall member."""
 ENDED = "the member ended the connection"
 
 
@@ -53,7 +53,7 @@ class GrpcLink:
         self._heard_s = 0.0
         self._under_way = 0
         self.is_own_kind = False
-        """True if the member said that it is of our own kind when this connection was set up."""
+        """True if the member named itself as Rollcall when this connection was set up."""
 
     @property
     def running(self) -> bool:
@@ -126,7 +126,7 @@ class GrpcLink:
         fields = answer.json()
         code, text = fields.get("errorCode"), f"{request_type} to {self.peer}: {fields.get('message')}"
         if code == wire.UNREGISTERED and self._stream is not None:
-            self._stream.cancel()  # the member does not know this connection, so it is made anew
+            self._stream.cancel()  # the member does not know this connection, so it is made again
         if code == wire.FORBIDDEN:
             raise ForbiddenError(text)
         if code in (wire.NO_HANDLER, wire.INVALID, wire.UNREADABLE):

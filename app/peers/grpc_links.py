@@ -24,13 +24,13 @@ from distro.wire.call_trust import CallSigner
 LOG = logging.getLogger(__name__)
 T = TypeVar("T")
 MEMBER_LABEL = "rollcall-member"
-"""The label of a connection that has the connecting member's address; members of our own kind read it."""
+"""The label of a connection that has the connecting member's address; Rollcall members read it."""
 LATE_S = 1.0
 """The time that a thread waits beyond the deadline of its call: the loop ends the call by then."""
 
 
 class GrpcLinks:
-    """Thread-safe, but for ``start`` and ``stop``, which are called on the loop once each."""
+    """Thread-safe, except for ``start`` and ``stop``, which are called on the loop once each."""
 
     def __init__(self, self_address: str, port: RpcPort, signer: CallSigner) -> None:
         """``signer`` signs every call."""
@@ -67,7 +67,7 @@ class GrpcLinks:
         loop = self._loop
         if loop is None:
             return False
-        with suppress(RuntimeError):  # the loop was closed meanwhile
+        with suppress(RuntimeError):  # the loop was closed in the meantime
             loop.call_soon_threadsafe(work)
             return True
         return False
@@ -104,7 +104,7 @@ class GrpcLinks:
         host, port = split_address(address)
         target = join_address(host, port + RPC_CLUSTER_OFFSET)
         options = [
-            ("grpc.use_local_subchannel_pool", 1),  # a transport of its own: it is what the member knows us by
+            ("grpc.use_local_subchannel_pool", 1),  # a separate transport: it is what the member knows us by
             ("grpc.max_receive_message_length", self._port.message_bytes_max),
             ("grpc.max_send_message_length", self._port.message_bytes_max),
             ("grpc.enable_http_proxy", 0),
@@ -129,7 +129,7 @@ class GrpcLinks:
         return link is not None and link.running
 
     def is_nacos(self, peer: str) -> bool:
-        """Return whether a connection to the member exists, and the member is not of our kind."""
+        """Return whether a connection to the member exists, and the member is not a Rollcall member."""
         link = self._links.get(peer)
         return link is not None and link.running and not link.is_own_kind
 

@@ -8,11 +8,11 @@ CLIENT_AGENT = "rollcall-client-agent"
 CLIENT_ADDRESS = "rollcall-client-address"
 """Header of a forwarded call: the address that the client called from, for the audit trail."""
 DEADLINE = DEADLINE_HEADER.lower()
-"""Header of a call of a member of our own kind: when it is too late to execute it (R13)."""
+"""Header of a call of a Rollcall member: when it is too late to execute it (R13)."""
 CLOCK = CLOCK_HEADER.lower()
-"""Header of a call of a member of our own kind: when it was sent; the ages in its body count from then."""
+"""Header of a call of a Rollcall member: when it was sent; the ages in its body count from then."""
 RELAY = RELAY_HEADER.lower()
-"""Header of a call of a member of our own kind: it is to be passed on to the owner, once (R12)."""
+"""Header of a call of a Rollcall member: it is to be passed on to the owner, once (R12)."""
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
 CHANGE = "rollcall-change"

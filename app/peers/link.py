@@ -46,7 +46,7 @@ Done = Callable[[LinkResult], None]
 
 @dataclass(slots=True)
 class Exchange:
-    """One request on its way, and who is told what becomes of it."""
+    """One request on its way, and the receiver of its outcome."""
 
     request: bytes
     deadline_s: float
@@ -66,7 +66,7 @@ class Exchange:
 def reset_when_closed(opened: socket.socket | None) -> None:
     """Have the kernel drop what is unsent when a connection is closed (R13), which it would deliver a minute later.
 
-    The option belongs to the connection, and so goes by any descriptor of it; that of uvloop's socket is not for us.
+    The option belongs to the connection, so any descriptor of it will do; uvloop keeps that of its socket to itself.
     """
     if opened is None:
         return

@@ -45,7 +45,7 @@ A = TypeVar("A", bound=MemberAnswer)
 
 
 class WaitingCall(Generic[A]):
-    """One call for whose answer a thread waits. ``wait`` is for that thread, all else for the loop's."""
+    """One call for whose answer a thread waits. ``wait`` is for that thread, everything else for the loop's."""
 
     __slots__ = ("_future", "_owners", "_to", "hop", "is_relayed", "member", "request_to")
 
@@ -124,7 +124,7 @@ class LoopForwarding(Protocol[A]):
 class OwnerForwarder(Generic[A]):
     """Has calls executed by the members that own them; the thread that calls waits. Not for the loop's thread.
 
-    At most half of the HTTP threads wait at a time; the others go on answering reads.
+    At most half of the HTTP threads wait at a time; the others keep answering reads.
     """
 
     def __init__(
@@ -166,11 +166,11 @@ class OwnerForwarder(Generic[A]):
     def forward(self, request: MemberRequest, to: Forward, run: Callable[[], R | Forward]) -> A | R:
         """Return the owner's answer, or a 503 of this node's own when no owner answers within ``FORWARD_MS_MAX``.
 
-        ``run`` executes the call here, should this node become its owner meanwhile; a Forward from it means: not yet.
+        ``run`` executes the call here, should this node become its owner then; a Forward from it means: not yet.
         Records that the owner has written (status 200) are fetched before this returns.
 
         Raises:
-            Whatever ``run`` raises.
+            Any exception of ``run``.
         """
         if not self._under_way.acquire(blocking=False):
             self.stats.forward_busy += 1

@@ -1,6 +1,6 @@
 """The one forwarder: passes calls on to the member that owns them, from the event loop, and never executes one twice.
 
-A hot call goes to a member of our own kind as it came, pipelined. The owner's answer brings the changed instance, which
+A hot call goes to a Rollcall member as it came, pipelined. The owner's answer brings the changed instance, which
 is applied here before the client is answered, so that the client reads its own write here at once; if it does not fit
 the list here, and the owner's send does not come, the owner is asked for the list. A call for which a thread waits, and
 every call to real Nacos, goes in Nacos's form, one at a time on a connection.
@@ -55,7 +55,7 @@ R = TypeVar("R")
 
 
 class LoopForwarder(Generic[A]):
-    """Owns the connections to the members. Used on the loop's thread only, but for ``request_maker``."""
+    """Owns the connections to the members. Used on the loop's thread only, except for ``request_maker``."""
 
     def __init__(self, services: PeerParts, loop: asyncio.AbstractEventLoop, replies: Replies[A]) -> None:
         """``replies``: makes answers in the frontend's form."""
@@ -84,7 +84,7 @@ class LoopForwarder(Generic[A]):
     def forward(self, call: ClientCall, to: Forward, run: Callable[[], R], done: Callable[[A | R], None]) -> None:
         """Have the owner answer a hot call; ``done`` is called once, soon after ``FORWARD_S_MAX`` at the latest.
 
-        ``run`` executes the call here, should this node become its owner meanwhile; a Forward from it means: not yet.
+        ``run`` executes the call here, should this node become its owner then; a Forward from it means: not yet.
         """
         if self.held >= HELD_MAX:
             self.refuse_busy(done)
@@ -160,7 +160,7 @@ class LoopForwarder(Generic[A]):
         self.fetchers.shutdown(wait=False, cancel_futures=True)
 
     def fetch_datum(self, member: str, key: str, deadline_s: float) -> None:
-        """Fetch a datum from a member by ``deadline_s``, beside the loop; no more than one call for it at a time."""
+        """Fetch a datum from a member by ``deadline_s``, next to the loop; no more than one call for it at a time."""
         at = (member, key)
         if self._closed or at in self._fetching or len(self._fetching) >= FETCHES_MAX:
             return
@@ -220,7 +220,7 @@ def _left_to_thread() -> None:
 class ForwardedCall(Generic[A, R]):
     """One call until its owner has answered, or its time is over.
 
-    What was sent and not answered is never sent again; what nobody executed is tried again until the deadline.
+    A call that was sent and not answered is never sent again; one that was not executed is repeated until the deadline.
     """
 
     __slots__ = (
@@ -384,7 +384,7 @@ class ForwardedCall(Generic[A, R]):
         self.hold()
 
     def hold(self) -> None:
-        """Look for the owner again after ``HOLD_S``, as nobody executed the call; give up after the deadline."""
+        """Look for the owner again after ``HOLD_S``, as the call was not executed; give up after the deadline."""
         forwarder = self._forwarder
         left_s = self._deadline_s - forwarder.loop.time()
         if left_s <= 0:

@@ -59,7 +59,7 @@ def _message_class() -> Any:
     entry = message(metadata.nested_type, "HeadersEntry", ("key", 1, text, ""), ("value", 2, text, ""))
     entry.options.map_entry = True
     message(file.message_type, "Payload", ("metadata", 2, nested, ".Metadata"), ("body", 3, nested, ".Body"))
-    # A pool of its own: another library of this process may have the same names.
+    # A separate pool: another library of this process may have the same names.
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("Payload"))
@@ -113,7 +113,7 @@ def decode(data: bytes) -> Payload:
 
 
 def begin_of(data: bytes) -> Payload | None:
-    """Return the type and the headers in the beginning of a message; None if they are not there.
+    """Return the type and the headers in the beginning of a message; None if they are missing.
 
     Every implementation writes fields in the order of their numbers, so that they come before the body.
     """
@@ -203,5 +203,5 @@ def failure(code: int, text: str) -> dict[str, Any]:
 
 
 def error_response(code: int, text: str, headers: Mapping[str, str] | None = None) -> bytes:
-    """Return the message that answers a failed call whose request type has no answer type of its own."""
+    """Return the message that answers a failed call whose request type has no answer type."""
     return encode("ErrorResponse", orjson.dumps(failure(code, text)), headers=headers)

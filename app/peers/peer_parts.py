@@ -24,7 +24,7 @@ class PeerCluster(Owners, Protocol):
         ...
 
     def capabilities(self, address: str) -> frozenset[str]:
-        """The capabilities in a member's last report; none for an unknown member, or one of another kind."""
+        """The capabilities in a member's last report; none for an unknown member, or for one of other software."""
         ...
 
     def deadline(self, member: str, left_ms: int) -> str | None:
@@ -145,7 +145,7 @@ class MemberRequest(Protocol):
 
 
 class ClientCall(MemberRequest, Protocol):
-    """A call of a client as it came, for a member of our own kind."""
+    """A call of a client as it came, for a Rollcall member."""
 
     @property
     def raw_query(self) -> bytes: ...

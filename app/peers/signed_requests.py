@@ -127,13 +127,13 @@ class OwnRequests:
         self._context_path = services.settings.context_path
 
     def hop_headers(self, hop: str, left_ms: int, *, relay: bool) -> dict[str, str]:
-        """Return the headers of a call to a member of our own kind that is given up after ``left_ms``."""
+        """Return the headers of a call to a Rollcall member that is given up after ``left_ms``."""
         deadline = self._cluster.deadline(hop, left_ms)
         headers = {DEADLINE: deadline} if deadline else {}
         return headers | {RELAY: "1"} if relay else headers
 
     def bytes_for_own(self, member: str, call: ClientCall, more: Mapping[str, str]) -> bytes:
-        """Return the request for a member of our own kind: the client's own query and body, and ``more`` headers.
+        """Return the request for a Rollcall member: the client's own query and body, and ``more`` headers.
 
         The client's token goes with it: the member called decides by it, too, whether the client may do this.
         """
@@ -160,7 +160,7 @@ class OwnRequests:
     def request_to_own(
         self, method: str, path: str, member: str, body: bytes, left_ms: int, *, relay: bool = False
     ) -> bytes:
-        """Return a request of this member's own, for a member of our own kind; it is given up after ``left_ms``."""
+        """Return a request of this member's own, for a Rollcall member; it is given up after ``left_ms``."""
         headers = {"user-agent": MEMBER_AGENT}
         if more := self.hop_headers(member, left_ms, relay=relay):
             headers |= {**more, CLOCK: self._cluster.stamp()}
@@ -177,7 +177,8 @@ class OwnRequests:
         return head.encode("latin-1", "replace") + body
 
     def learn(self, hop: str, answer: LinkAnswer) -> bool:
-        """Take what a member's refusal with status 401 says; whether the call is to be signed anew, and sent again."""
+        """Use the fields of a member's refusal with status 401; return whether the call is to be signed again, and
+        sent again."""
         if answer.status != HTTPStatus.UNAUTHORIZED:
             return False
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers.items()}

@@ -35,7 +35,7 @@ SAME_FRAME_MS = 20
 
 @dataclass(frozen=True, slots=True)
 class PeerPut:
-    """A call to a member of our own kind. ``path`` is below the context path."""
+    """A call to a Rollcall member. ``path`` is below the context path."""
 
     peer: str
     path: str
@@ -282,7 +282,7 @@ class DatumSender:
         self._closed = False
 
     def put(self, call: PeerPut, done: Told) -> None:
-        """Make a call, signed, and signed anew once if the member asks for that."""
+        """Make a call, signed, and signed again once if the member asks for that."""
         try:
             self._loop.call_soon_threadsafe(self._begin, call, done)
         except RuntimeError:  # the loop is closed

@@ -47,7 +47,7 @@ _OK = 200
 
 
 class BatchedCall(NamedTuple):
-    """A call of a batch, as it was sent; headers that the client did not send are None."""
+    """A call of a batch, as it was sent; None for headers that the client did not send."""
 
     method: str
     path: str
@@ -105,7 +105,7 @@ class GivenReply(Protocol):
 
 
 def batched(call: ClientCall) -> BatchedCall | None:
-    """The call as it goes in a batch; None for one that goes by itself."""
+    """The call as it goes in a batch; None for one that goes alone."""
     if call.hop_token:
         return None  # its password is taken out of the query or the form
     authorization = token = None

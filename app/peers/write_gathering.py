@@ -31,14 +31,14 @@ log = logging.getLogger(__name__)
 GATHER_S = 0.005
 """Two writes go together for about the cost of one: of some hundred a second to one member, most find company so."""
 COMPANY_S = 0.1
-"""For so long after several went together, calls wait for others, though one may have gone by itself meanwhile."""
+"""For so long after several went together, calls wait for others, though one may have gone alone in the meantime."""
 MANY = 8
 """So many calls, or as many as went last if those were more, wait no longer: where clients write on as soon as they are
 answered, all have come then. With less than this, chance would make ever fewer go together."""
 _CLOCK = CLOCK.encode()
 _REFUSED = range(HTTPStatus.BAD_REQUEST, HTTPStatus.INTERNAL_SERVER_ERROR)
 """The member does not read batches as this one writes them, or does not list this one yet; it executed nothing. What
-it says of a batch is no answer to a client."""
+it says of a batch does not answer a client."""
 
 
 class Alone:
@@ -97,7 +97,7 @@ class WriteBatches:
         self._gathering: dict[str, _Gathering] = {}
 
     def add(self, member: str, call: ClientCall, deadline_s: float, told: Told) -> bool:
-        """Take a call for a member, for which no other waits; False for one that goes by itself.
+        """Take a call for a member, for which no other waits; False for one that goes alone.
 
         ``told`` is called once.
         """
@@ -118,7 +118,7 @@ class WriteBatches:
     def join(self, member: str, call: ClientCall, told: Told) -> bool:
         """Add a call to others for the member, which are sent whether or not it does; False where none wait.
 
-        False also for a call that goes by itself. ``told`` is called once.
+        False also for a call that goes alone. ``told`` is called once.
         """
         gathering = self._gathering.get(member)
         if gathering is None or not (calls := gathering.calls) or (one := batched(call)) is None:

@@ -16,7 +16,7 @@ class PauseChecks(Protocol):
     """The event loop's watch for pauses of its process (R13). For the loop's thread."""
 
     def check(self) -> None:
-        """Notice a pause; call it before anything that came meanwhile is executed."""
+        """Notice a pause; call it before anything that came in the meantime is executed."""
         ...
 
     def ran(self, is_waiting: Callable[[], bool]) -> None:
@@ -61,7 +61,7 @@ class Senders(PeerAddresses, Protocol):
     """The members that calls come from."""
 
     def is_listed(self, remote_ip: str) -> bool:
-        """Return whether ``remote_ip`` is the address of a listed member; a standalone node has none."""
+        """Return whether ``remote_ip`` is the address of a listed member; a standalone node has no such list."""
         ...
 
 
@@ -88,7 +88,7 @@ class ListLookup(Protocol):
         """Take it from another source, ``file``, ``address-server`` or ``dns``, if that gives one. Blocks for that.
 
         Raises:
-            NoListError: it gives none, or is not set up; all stays as it was.
+            NoListError: it gives no list, or is not set up; all stays as it was.
         """
         ...
 
@@ -114,7 +114,7 @@ class Replication(Protocol):
     def receive(
         self, body: bytes, headers: Mapping[str, str], remote_ip: str, frame: Mapping[str, Any] | None = None
     ) -> bytes:
-        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a peer of our kind.
+        """Take the body ``{key: datum}``, gzip or plain. Returns the answer: ``ok``, or JSON for a Rollcall peer.
 
         ``frame``: the object in the body, if it was read already.
         """
@@ -130,7 +130,7 @@ class Replication(Protocol):
         """Answer one message of a peer's round that compares digests.
 
         Raises:
-            NoRight: the caller is no listed member of our own kind.
+            NoRight: the caller is not a listed Rollcall member.
         """
         ...
 
@@ -170,7 +170,7 @@ class Healer(Protocol):
         """Begin to fetch what peers hold of a service; return whom this node asks. Shape: keys, owned, asked.
 
         Raises:
-            InvalidParam: there is nobody to exchange with, or ``source`` is no member of our kind that can be reached.
+            InvalidParam: there is no peer to exchange with, or ``source`` is not a reachable Rollcall member.
         """
         ...
 
@@ -225,7 +225,7 @@ class ConnectionLoader(Protocol):
     """Operators' view of the gRPC connections. Each call returns at once, except those that ask other members."""
 
     def current(self, ids: Set[str] | None = None) -> dict[str, Any]:
-        """The connections of this node, by id; with ``ids`` those of them that are there."""
+        """The connections of this node, by id; with ``ids`` only these."""
         ...
 
     def reload_client(self, connection_id: str, redirect: tuple[str, int] | None) -> None:

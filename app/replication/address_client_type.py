@@ -1,4 +1,4 @@
-"""The resource type of clients by address: sent only to members of real Nacos since 2.0, and taken from nobody."""
+"""The resource type of clients by address: sent only to members of real Nacos since 2.0, and never received."""
 
 from collections.abc import Iterable, Mapping
 
@@ -28,7 +28,7 @@ class HttpClientStore(DistroStore):
         return {client_key(client_id): self._version for client_id in self._clients.ids()}
 
     def pop_changed(self) -> str | None:
-        """Return None: digests are compared only with our own kind, which does not take this type."""
+        """Return None: digests are compared only with Rollcall members, which do not take this type."""
         return None
 
     def highest_own(self) -> Version:

@@ -2,7 +2,7 @@
 
 Real Nacos keeps such an instance under a client ``ip:port#true``, which publishes one instance per service. Our members
 keep lists by service. While a member of real Nacos is listed, the index inverts these lists, and names the clients that
-changed. Each client is sent by one member of our own kind.
+changed. Each client is sent by one Rollcall member.
 """
 
 from collections import deque
@@ -88,7 +88,7 @@ class HttpClients:
     def on_echo(self, client_id: str, state: ClientState | None) -> bool:
         """Return whether a client sent by real Nacos is in the index, so that the call only repeats our own data.
 
-        If its health differs, because that member was cut off from us and expired the beats itself, it is sent anew.
+        If its health differs, because that member was cut off from us and expired the beats itself, it is sent again.
         """
         own = self.state(client_id)
         if own is None:

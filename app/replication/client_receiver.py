@@ -1,6 +1,6 @@
 """Clients in the calls of other members over gRPC, and the answers. Thread-safe.
 
-A member of our own kind sends frames of versioned datums; real Nacos sends one client per call, without a version.
+A Rollcall member sends frames of versioned datums; real Nacos sends one client per call, without a version.
 """
 
 from collections.abc import Iterable
@@ -93,10 +93,10 @@ class ClientReceiver:
     # --- real Nacos -------------------------------------------------------------------------------
 
     def take(self, sent_by: str, client_id: str, content: bytes) -> None:
-        """Put a client's state in place of the stored one, unless the client is an address of our own instance lists.
+        """Put a client's state in place of the stored one, unless the client is an address of the local instance lists.
 
         Raises:
-            CodecError: the state cannot be read, or is that of a persistent client or of another than ``client_id``.
+            CodecError: the state cannot be read, or is that of a persistent client, or not of ``client_id``.
             NotInitialized: this member has not loaded yet.
         """
         state = decode_client(json_object(content), None, self._clock.wall_ms())
@@ -106,7 +106,7 @@ class ClientReceiver:
             self._receive(sent_by, client_id, state)
 
     def remove(self, sent_by: str, client_id: str) -> None:
-        """Remove a client, unless it is unknown here or an address of our own instance lists.
+        """Remove a client, unless it is unknown here or an address of the local instance lists.
 
         Raises:
             CodecError, NotInitialized: as above.

@@ -30,7 +30,7 @@ def client_key(client_id: str) -> str:
 
 
 def client_id_of(key: str) -> str:
-    """Return the client's id in a key; empty, which is no client's id, if the key is not a client's."""
+    """Return the client's id in a key; empty, which no client has as its id, if the key is not a client's."""
     return key[len(CLIENT_KEY_PREFIX) :] if key.startswith(CLIENT_KEY_PREFIX) else ""
 
 
@@ -42,7 +42,7 @@ def member_of(version: Version) -> str:
 class ClientStore(DistroStore):
     """The DistroStore and DeltaStore of clients. A client that never published anything has no datum.
 
-    Nobody claims a client (R2), as a connection does not move.
+    No member claims a client (R2), as a connection does not move.
     """
 
     def __init__(
@@ -80,7 +80,8 @@ class ClientStore(DistroStore):
         return self._table.is_removed(client_id_of(key)) and self._table.client(client_id_of(key)) is None
 
     def content(self, key: str) -> tuple[Version, int] | None:
-        """Return None for a client that is expected elsewhere: each member leaves out what it knows to be back."""
+        """Return None for a client that is expected elsewhere: each member leaves out clients that it knows to be
+        back."""
         snapshot = self._table.snapshot(client_id_of(key))
         if snapshot is None or not snapshot.version.counter or (snapshot.state and snapshot.state.ended_from):
             return None
@@ -109,7 +110,7 @@ class ClientStore(DistroStore):
         return Datum(key, snapshot.version, snapshot, base) if snapshot is not None else None
 
     def claim_delta(self, key: str) -> Datum | None:
-        """Return None: nobody claims a client."""
+        """Return None: no member claims a client."""
         return None
 
     def apply_delta(self, datum: Datum, now_ms: int) -> bool:

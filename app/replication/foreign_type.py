@@ -1,7 +1,7 @@
-"""The resource type of foreign instances: what each link brought of each service, in memory, for our own kind.
+"""The resource type of foreign instances: the instances of each service by link, in memory, for Rollcall members.
 
 The owner of a service follows it at the other cluster and writes its datum. The other members get the datum as they get
-any other, so each shows the same instances, and the next owner goes on from the state that it holds.
+any other, so each shows the same instances, and the next owner continues from the state that it holds.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -322,7 +322,7 @@ def _decode_rule(fields: Fields) -> ArrivalRule:
 
 
 class ForeignAgent(DistroHttpAgent):
-    """The DistroHttpAgent of foreign instances. A member of an earlier release has none."""
+    """The DistroHttpAgent of foreign instances. A member of an earlier release lacks it."""
 
     def load(self, peer: str, timeout_ms: int) -> list[Datum] | Mapping[str, Version] | None:
         """Return the snapshot of a peer; an empty one if its release does not know the type."""

@@ -47,7 +47,7 @@ PAGE_BYTES = 2 * 1024 * 1024
 FRAME_KEYS_MAX = 100_000
 """The most datums in one call. Members send at most as many, by a setting, and 1,000 by default."""
 FAILED_TOLD_MAX = 1_000
-"""The most failed keys that are named in the answer to a member of our kind, which only logs them, too."""
+"""The most failed keys that are named in the answer to a Rollcall member, which only logs them, too."""
 KEYS_SHOWN, KEY_CHARS_SHOWN = 10, 200
 """The most failed keys, and characters of each, that are named in the answer to real Nacos, which only logs it."""
 
@@ -57,7 +57,7 @@ class _Source:
     """The sender of datums, and the time of sending."""
 
     sender: str | None
-    """A member of our own kind; None for real Nacos, which does not name itself."""
+    """A Rollcall member; None for real Nacos, which does not name itself."""
     remote_ip: str
     sent_ms: int
     is_parting: bool
@@ -192,12 +192,12 @@ class NodeReplication:
         return b"ok"
 
     def compare(self, body: bytes, headers: Mapping[str, str], remote_ip: str) -> bytes:
-        """Answer one message of a digest round, from a member of our own kind.
+        """Answer one message of a digest round, from a Rollcall member.
 
         Raises:
             CodecError: the body cannot be read.
             NotInitialized: this member has not loaded yet.
-            NoRight: the caller is no listed member of our own kind.
+            NoRight: the caller is not a listed Rollcall member.
         """
         sender = self.senders.sender_of(headers.get(MEMBER_HEADER.lower()), remote_ip)
         if sender is None:

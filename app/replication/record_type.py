@@ -1,4 +1,4 @@
-"""The resource type of durable records, only for members of our own kind. Its store is ``Records`` itself."""
+"""The resource type of durable records, only for Rollcall members. Its store is ``Records`` itself."""
 
 from collections.abc import Mapping
 from typing import Any

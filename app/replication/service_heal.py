@@ -59,7 +59,7 @@ class HealRate:
 class ServiceHealer:
     """Has this member exchange everything known about one service with its peers. Thread-safe; calls return at once.
 
-    It only asks the engine to fetch: own keys from every peer of our kind, other keys from their owners. The ordinary
+    It only asks the engine to fetch: own keys from every Rollcall peer, other keys from their owners. The ordinary
     rules apply to the fetched datums, so a call may come late, twice, or for a peer that is gone.
     """
 
@@ -96,7 +96,7 @@ class ServiceHealer:
         ``instances``: keys of persistent instances that may be unknown here.
 
         Raises:
-            InvalidParam: there is no peer to exchange with, or ``source`` is no peer of our kind that can be reached.
+            InvalidParam: there is no peer to exchange with, or ``source`` is not a reachable Rollcall peer.
         """
         peers = frozenset(
             one.address

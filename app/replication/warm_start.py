@@ -1,7 +1,7 @@
 """The start from the copy on disk: the states of the last run, unless other members hold newer ones."""
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from app.naming.model.model import NEVER_MS
@@ -13,17 +13,20 @@ from distro.timing.sliced import STEP_STORED, rest
 
 LOG = logging.getLogger(__name__)
 RECENT_MS = TOMBSTONE_SLACK_MS
-"""States this recent can be merged whatever their version: other members still know any later removal."""
+"""States this recent can be merged in any version: other members still know any later removal."""
 PROGRESS_LISTS = 25_000
 
 
 class WarmStart:
     """The datums of the last run, from their reading until the load from other members is over."""
 
-    def __init__(self, lists: ListState, replication: ListReplication, *, claims: bool) -> None:
+    def __init__(
+        self, lists: ListState, replication: ListReplication, monotonic_ms: Callable[[], int], *, claims: bool
+    ) -> None:
         """``claims``: a single node becomes the writer at once, as no other member takes the services over."""
         self._lists = lists
         self._replication = replication
+        self._monotonic_ms = monotonic_ms
         self._claims = claims
         self._datums: Iterator[Datum] = iter(())
         self._taken = 0
@@ -40,10 +43,10 @@ class WarmStart:
     def fill(self, now_ms: int) -> None:
         """Take over the datums that no other member gave in a newer state (R7), with a full time-out each.
 
-        Pauses between steps, as there may be a hundred thousand datums. After a failure a second call goes on where the
-        first ended.
+        Pauses between steps, as there may be a hundred thousand datums. After a failure a second call continues where
+        the first ended.
         """
-        number = 0
+        number, began_ms = 0, self._monotonic_ms()
         while not self._stopped and (datum := next(self._datums, None)) is not None:
             # They are also freed one by one: freeing all at once would hold up the other threads.
             self._taken += self._take(datum, now_ms)
@@ -53,7 +56,9 @@ class WarmStart:
             if not number % PROGRESS_LISTS:
                 LOG.info("%d lists of the last run are merged", number)
         if self._taken:
-            LOG.info("%d services with their instances are taken over from the last run", self._taken)
+            took_s = (self._monotonic_ms() - began_ms) / 1_000
+            text = "%d services with their instances are taken over from the last run, in %.1f s"
+            LOG.info(text, self._taken, took_s)
             self._taken = 0
 
     def _take(self, datum: Datum, now_ms: int) -> bool:

@@ -19,7 +19,7 @@ Shape, client: ``{"kind": "client", "namespace": "", "service": "", "name": "179
 
 Shape, linked: as an instance, of which ``name`` is the link that brought it and ``value`` the cluster in which it is
 registered. Its values are those that it has there; ``beat_age_ms`` is how long ago that cluster stated it, and
-``silent_ms``, if it is shown as stale, since when. A dump keeps these rows in files of their own.
+``silent_ms``, if it is shown as stale, since when. A dump keeps these rows in their own files.
 
 A row has no field for a value that the member does not give.
 
@@ -39,7 +39,7 @@ import orjson
 
 METADATA = "metadata"
 CORRUPT = "_corrupt"
-"""The column of a line that is no row, beside those of ``FIELDS``."""
+"""The column of an invalid line, in addition to those of ``FIELDS``."""
 BUCKET = "bucket"
 """The column of Parquet files with the bucket of the row's service, which follows from its name."""
 FORMAT = 1
@@ -240,7 +240,7 @@ def service_row(
 
 
 def record_row(name: str, value: Any, version: str | None = None) -> dict[str, Any]:
-    """Return one record of the whole cluster as a row; ``name``: its kind, and its id within that kind."""
+    """Return one record of the whole cluster as a row; ``name``: kind and id of the record."""
     row = {"kind": RowKind.RECORD.value, "namespace": "", "service": "", "name": name, "value": canonical(value)}
     return row | ({"version": version} if version is not None else {})
 

@@ -96,7 +96,8 @@ class Summary:
     """The location of the dumps; ``results`` is that of all findings. Both are paths, or URIs without credentials."""
     results: str = ""
     earlier: dict[str, Any] | None = None
-    """The verdict of an earlier check of a night whose last check has none; the tables of the night are of that check.
+    """The verdict of an earlier check of a night whose last check has no verdict; the tables of the night are of that
+    check.
 
     Shape: verdict, line, checked_at, findings (counts by class).
     """

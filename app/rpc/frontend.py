@@ -41,7 +41,7 @@ CONFIG_REQUESTS = "Config"
 MOVE_S = 2.0
 """The time that clients have to connect to another member after they were asked to.
 
-SDKs do so before they end the old connection. A client that is cut off meanwhile moves once more, from its new member
+SDKs do so before they end the old connection. A client that is cut off then moves once more, from its new member
 (R17).
 """
 MOVE_POLL_S = 0.02

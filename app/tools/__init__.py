@@ -1,1 +1,1 @@
-"""Tools that run beside a node and never in one: the audit, commands, the simulation, embedded clusters."""
+"""Tools that run next to a node and never in one: the audit, commands, the simulation, embedded clusters."""

@@ -145,7 +145,8 @@ def _run_serve(options: argparse.Namespace) -> int:
             )
         _serve(overrides)
     except SettingError as error:
-        print(f"rollcall: {reason_of(error)}", file=sys.stderr)
+        # Into a log, in English as its other lines are.
+        print(f"rollcall: {reason_of(error) if sys.stderr.isatty() else error}", file=sys.stderr)
         return 2
     return 0
 
@@ -177,7 +178,7 @@ def make_parser() -> argparse.ArgumentParser:
         "--member",
         metavar="PORT",
         type=int,
-        help="run only this one of the nodes of --members, as after its end; the others go on",
+        help="run only this one of the nodes of --members, as after its end; the others continue",
     )
     serve.set_defaults(run=_run_serve)
     demo_command.add_to(commands, _demo_nodes)

@@ -1,4 +1,4 @@
-"""Strangers' text on a terminal: names and metadata hold whatever somebody registered."""
+"""Strangers' text on a terminal: names and metadata are as clients registered them."""
 
 import json
 import re
@@ -62,7 +62,7 @@ def _json(value: Any, indent: int | None = None) -> str:
 
 
 def _takes_unicode() -> bool:
-    """Return whether standard output takes every letter; an escape by its encoder would be no JSON."""
+    """Return whether standard output takes every letter; an escape by its encoder would not be JSON."""
     return (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf8")
 
 

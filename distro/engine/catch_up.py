@@ -33,7 +33,7 @@ class CatchUp:
         self._on_behind = on_behind
 
     def begin(self) -> None:
-        """Note that this process stood still, and compare with a peer; a standalone node has none. Returns at once."""
+        """Note that this process stood still, and compare with a peer, if there is one. Returns at once."""
         if self._reader.view.members.standalone:
             return
         with self._lock:
@@ -82,7 +82,7 @@ class CatchUp:
         return [one.address for one in random.sample(found, len(found))]
 
     def _has_taken_all(self, peer: str) -> bool:
-        """Take what the peer has and this node lacks; return whether that is done, for all resource types."""
+        """Take the peer's data that this node lacks; return whether that is done, for all resource types."""
         try:
             for name, component in self._parts.components.items():
                 if MemberKind.OWN in component.taken_by:

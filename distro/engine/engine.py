@@ -55,7 +55,7 @@ class DistroEngine:
         is_pushed: Callable[[DistroKey], bool] = lambda _key: False,
         kinds: EngineKinds = ENGINE,
     ) -> None:
-        """``writer``: this run of this member, as it stands in versions.
+        """``writer``: this run of this member, as versions name it.
 
         ``now_s``: the time in seconds, of the clock that the engine's ms are of. ``before_serving`` and ``on_claimed``:
         as of ``LocalActions`` and ``DistroProtocol``; ``is_pushed``: of ``AppliedTimes``.

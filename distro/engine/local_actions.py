@@ -1,4 +1,4 @@
-"""LocalActions: the protocol's actions that call no peer, carried out beside the engine's thread (R11)."""
+"""LocalActions: the protocol's actions that call no peer, carried out next to the engine's thread (R11)."""
 
 from collections.abc import Callable
 
@@ -22,7 +22,7 @@ class LocalActions:
     ) -> None:
         """``before_serving`` is called when a load is over, with the monotonic ms: data on disk may be added then.
 
-        ``claimer``: takes the keys over; None for one of its own.
+        ``claimer``: takes the keys over; None for a new one.
         """
         self._reader = reader
         self._components = components

@@ -101,7 +101,7 @@ class Mailbox:
             self.put(_fetch(peer, keys[start : start + FETCHED_PER_EVENT]))
 
     def served(self, peer: str, resource_type: str, keys: list[str]) -> None:
-        """The peer was given this member's states of these keys. It is for the trace alone, and wakes nobody."""
+        """The peer was given this member's states of these keys. It is for the trace alone, and wakes no thread."""
         served_s = self._now_s()
         with self._condition:
             if len(self._events) >= self._events_max:

@@ -283,7 +283,7 @@ class PeerCallRunner:
 
 
 SHARED_MS = 1_000
-"""Sums are told to several peers for so long: rounds with all of them begin at nearly the same time."""
+"""Sums are sent to several peers for so long: rounds with all of them begin at nearly the same time."""
 
 
 class SharedSums:

@@ -1,4 +1,4 @@
-"""PeerSends: reads the datums of a send to a peer, whole or as deltas (R5) to what the peer has acknowledged."""
+"""PeerSends: reads the datums of a send to a peer, whole or as deltas (R5) to the acknowledged state."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace

@@ -25,8 +25,8 @@ from distro.timing.clock import monotonic_s, process_ran_s, thread_ran_s
 
 LOG = logging.getLogger(__name__)
 BUSY_S = 0.1
-"""For so long changed keys alone wake nobody while each peer has a call under way: the first that ends is followed by
-the send that they wait for."""
+"""For so long changed keys alone wake no thread while each peer has a call under way: the first that ends is followed
+by the send that they wait for."""
 EVENTS_S_MAX = 0.01
 """The time of events in one turn, after which the others wait for the next one, and calls that are due go first."""
 
@@ -178,7 +178,8 @@ class DistroRuntime:
             events, keys, closed = self._mailbox.take(wait_s, leave_keys_s=busy_s, leave_ends_s=gather_s)
             if closed:
                 return
-            # Keys that come now wait for the spacing anyway: a wake-up for each would cost more than all else here.
+            # Keys that come now wait for the spacing anyway: a wake-up for each would cost more than everything else
+            # here.
             gather_s = self._config.sync_spacing_ms / 1_000 if keys else 0.0
             busy_s = 0.0
             try:
@@ -230,7 +231,7 @@ class DistroRuntime:
         return {name: worker.facts() for name, worker in (data | reports | local).items()}
 
     def _local_worker(self) -> PeerWorker:
-        """The thread of what calls no peer, and would hold up this one (R11)."""
+        """The thread of actions that call no peer, and would hold up this one (R11)."""
         if self._local is None:
             self._local = PeerWorker("distro-local")
         return self._local

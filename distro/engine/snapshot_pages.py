@@ -12,9 +12,9 @@ KEYS_MIN, KEYS_MAX = 16, 1_000
 class SnapshotPages:
     """One pass through the keys of a peer's snapshot.
 
-    What changed since the versions were told comes as it is by then, which is higher; what was forgotten is left out. A
-    pass that breaks off is begun anew with the versions of then, and passes over what was taken. So does one beside it,
-    from another peer: each goes through the keys in an order of its own, and they share the work.
+    A key that changed after its version was sent comes with its latest version; forgotten keys are left out. A
+    pass that breaks off is begun again with the versions of then, and passes over what was taken. So does one next to
+    it, from another peer: each goes through the keys in a different order, and they share the work.
     """
 
     def __init__(

@@ -1,1 +1,1 @@
-"""The member list: the state of each member, who carries keys, and who is reached by which way."""
+"""The member list: the state of each member, the members that carry keys, and the paths to them."""

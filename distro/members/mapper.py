@@ -78,7 +78,7 @@ class Mappers(NamedTuple):
     all_kinds: DistroMapper
     """Over all members that carry keys."""
     own_kind: DistroMapper
-    """Over the members of our own kind among them."""
+    """Over the Rollcall members among them."""
     writers: WriterMapper
 
     def of(self, component: Component) -> DistroMapper:

@@ -1,6 +1,6 @@
 """MemberList: the state of each member as this node sees it, the view (members that carry keys), and the reports due.
 
-Among members of our own kind a member leaves the view after ``refused_down_ms`` or ``silent_down_ms`` without contact,
+Among Rollcall members a member leaves the view after ``refused_down_ms`` or ``silent_down_ms`` without contact,
 and one that returns carries keys again after a rejoin delay of ``steady_ms``. As soon as one listed member is real
 Nacos, its rule holds for all: DOWN at the first refusal or the failure after ``fail_access_max``, UP at the first
 contact. Source: Nacos 1.4.1 MemberUtil.onFail, ServerMemberManager.
@@ -389,7 +389,7 @@ class MemberList:
             self.view, self.view_since_ms = new, now_ms
 
     def _carries(self, address: str, peer: PeerState, now_ms: int) -> bool:
-        """Return whether an alive peer carries keys: no rejoin delay runs, and somebody can call it (R12)."""
+        """Return whether an alive peer carries keys: no rejoin delay runs, and a member can call it (R12)."""
         if self.rules.hears_others and not reachability.is_callable(self._peers, address, self.config, now_ms):
             # One that is back, and was not called yet since, is not cut off.
             peer.cut_off = peer.cut_off or address in self.view

@@ -14,7 +14,7 @@ from distro.model.types import HeardOf, Member, MemberKind, MemberState
 HANDOVER_MS = 40_000
 """For so long after the end of a member's run others keep the clients that were connected to it.
 
-The SDKs for Python publish anew up to 35 s later: each 30 s they look for what they have to repeat.
+The SDKs for Python publish again up to 35 s later: each 30 s they look for calls to repeat.
 """
 RETURNING_MS = 20_000
 """A hand-over lasts for so long at least after a client came back: where the others wait for a machine that is busy."""
@@ -37,7 +37,7 @@ class Handover(NamedTuple):
     max_ms: int
     """And until then at most, however long others need."""
     heard_ms: int
-    """When the run was last heard of: of what happened since, it could not tell."""
+    """When the run was last heard of: it could not report later events."""
 
     def moved(self, by_ms: int) -> "Handover":
         """Return this hand-over, with all times moved by so many ms."""
@@ -93,7 +93,7 @@ class RunsView(NamedTuple):
     def ended_before(self, writer: str) -> bool:
         """Return whether a run was over when this member started.
 
-        Such is a run of its own, or one earlier than the run in a peer's last answer.
+        Such is a version of this node's own run, or one earlier than the run in a peer's last answer.
         """
         if self._is_former(writer):
             return True
@@ -182,7 +182,7 @@ class MemberRuns:
         run = writer or view.writers.get(address)
         ended = view.ended.get(address, ())
         if run and run not in ended:
-            # Clients of runs before may have gone to this one, and not have published yet: their time begins anew.
+            # Clients of runs before may have gone to this one, and not have published yet: their time begins again.
             before = {one: handover.until(now_ms + HANDOVER_MS) for one, handover in view.handing_over.items()}
             self.view = view._replace(
                 ended=_frozen({**view.ended, address: (*ended, run)[-RUNS_REMEMBERED:]}),
@@ -244,7 +244,7 @@ class MembersView(NamedTuple):
     listed: tuple[Member, ...]
     """All listed members but this node, by address."""
     contacts: Mapping[str, Contact]
-    """The same members with what this node heard of them."""
+    """The same members with the last contacts of this node."""
     view: tuple[str, ...]
     """Addresses of the members that carry keys, sorted."""
     view_since_ms: int
@@ -301,7 +301,7 @@ class MembersView(NamedTuple):
         return since_ms + 2 * self.config.report_interval_ms
 
     def heard(self, now_ms: int) -> dict[str, HeardOf]:
-        """Return what this node heard of each peer of our own kind, to be told in reports (R12)."""
+        """Return the last contact of this node with each Rollcall peer, for its reports (R12)."""
         return {
             address: HeardOf(max(now_ms - one.heard_ms, 0), one.calls)
             for address, one in self.contacts.items()

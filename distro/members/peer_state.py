@@ -20,7 +20,7 @@ class PeerState:
     """The last contact in which it served; before the first, when it came into the list."""
     next_report_ms: int
     reporting_until_ms: int = 0
-    """A report to it is under way, and over at this time whatever becomes of it; 0 between reports."""
+    """A report to it is under way, and over at this time in any case; 0 between reports."""
     refused: bool = False
     unlisting: bool = False
     """It answered the last report that this node is not in its list."""
@@ -39,7 +39,7 @@ class PeerState:
     called_ms: int = 0
     """When its own report last arrived; before the first, when it came into the list."""
     calls: Mapping[str, int] | None = None
-    """``PeerReport.calls``, by what was last heard of it (R12)."""
+    """``PeerReport.calls`` of its last report (R12)."""
     heard_ms: int = NEVER_MS
     """When it told that, by its own report or by the report of another member."""
     told_ms: int = NEVER_MS
@@ -49,9 +49,9 @@ class PeerState:
     farewell: bool = False
     """It reported that it leaves."""
     draining: bool = False
-    """It answered that it hands its keys over, and goes on."""
+    """It answered that it hands its keys over, and continues."""
     cut_off: bool = False
-    """It carried keys, and nobody could call it: callable again before it is DOWN, it gets a rejoin delay."""
+    """It carried keys, and no member could call it: callable again before it is DOWN, it gets a rejoin delay."""
     heard_since_ms: int | None = None
     """Since when another member hears of it, while this node does not."""
 

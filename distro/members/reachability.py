@@ -1,4 +1,4 @@
-"""R12: a link has two directions. The members that can be called, from what all of them tell of each other.
+"""R12: a link has two directions. The members that can be called, by the reports of all members.
 
 And R16: of two members that were apart, the one that waits before it carries keys again.
 
@@ -19,7 +19,7 @@ Peers = Mapping[str, PeerState]
 
 @dataclass(frozen=True, slots=True)
 class MemberRules:
-    """The rules by which a member list decides who carries keys. A node follows all of them.
+    """The rules for the members that carry keys. A node follows all of them.
 
     The simulation switches single ones off, to show that each is needed.
     """
@@ -59,7 +59,7 @@ def is_callable(peers: Peers, address: str, config: DistroConfig, now_ms: int) -
 
 
 def is_called(peers: Peers, self_address: str, config: DistroConfig) -> bool:
-    """Return whether anybody that is alive can call this node; also when nobody tells."""
+    """Return whether a living member can call this node; True without any report."""
     alive = [peer for peer in peers.values() if peer.is_alive]
     return not alive or any(peer.calls is None or _was_answered(peer.calls, self_address, config) for peer in alive)
 

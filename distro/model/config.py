@@ -55,4 +55,4 @@ class DistroConfig:
     body_bytes_max: int = 64 * 1024 * 1024
     """The longest body of datums, uncompressed."""
     drain_ms_max: int = 2_000
-    """How long a stopping node goes on sending changes that are due."""
+    """How long a stopping node keeps sending changes that are due."""

@@ -28,13 +28,13 @@ class ChangedKeys:
     """The keys that changed since they were last taken out. Never more than the keys that were ever stored.
 
     Any thread may note a key, after the change itself; one at a time takes them out. A key that is noted again before
-    that is there once.
+    that counts once.
     """
 
     __slots__ = ("_keys", "note")
 
     def __init__(self, *, kept: bool = True) -> None:
-        """``kept``: False for a node without peers, where nobody takes the keys out."""
+        """``kept``: False for a node without peers, where no thread takes the keys out."""
         self._keys: dict[str, None] = {}
         # A method of the mapping itself: one step for other threads, and each write of a client calls it.
         self.note: Callable[[str], None] = self._keys.setdefault if kept else self._keys.get
@@ -73,7 +73,7 @@ class DigestedStore(Protocol):
         ...
 
     def is_empty(self, key: str) -> bool:
-        """Return whether a key holds nothing but removals. Only such a key can be forgettable (R6)."""
+        """Return whether a key holds only removals. Only such a key can be forgettable (R6)."""
         ...
 
 
@@ -145,7 +145,7 @@ class KeyDigest:
         return {key: None for leaf in self._keys.values() for key in leaf} | dict.fromkeys(self._store.versions())
 
     def _hash(self, key: str) -> None:
-        # Read after the note was taken out: a change that comes later than this has a note of its own.
+        # Read after the note was taken out: a change that comes later than this has a separate note.
         version = self._store.version(key)
         new, leaf = state_hash(key, version), leaf_of(key)
         keys = self._keys.get(leaf)
@@ -211,7 +211,7 @@ class KeyDigest:
             return [key for key, one in self._keys.get(leaf, _NO_KEYS).items() if one.writer.startswith(prefix)]
 
     def empty_keys(self) -> list[str]:
-        """The keys that hold nothing but removals."""
+        """The keys that hold only removals."""
         with self._lock:
             return list(self._empty)
 

@@ -19,7 +19,7 @@ class DistroStats:
     sync_dropped: int = 0
     """Keys that were not sent because their peer could not be reached."""
     sync_deltas: int = 0
-    """Keys that were sent as a delta: only what had changed (R5)."""
+    """Keys that were sent as a delta: the changed entries alone (R5)."""
     received_keys: int = 0
     received_refused: int = 0
     received_merged: int = 0
@@ -43,7 +43,7 @@ class DistroStats:
     served_keys: int = 0
     """Keys that peers requested one by one, because they lacked them or suspected a difference."""
     keys_unfit: int = 0
-    """Keys that could not be sent or fetched even in a call of their own: too large, or unreadable."""
+    """Keys that could not be sent or fetched even in a separate call: too large, or unreadable."""
     calls_lost: int = 0
     """Calls to peers whose end was not reported until long after their deadline."""
     claims: int = 0

@@ -53,7 +53,7 @@ class DatumCodec(Protocol):
 
 
 class DistroTransportAgent(Protocol):
-    """Blocking calls to one peer. Each ends within ``timeout_ms``, even if bytes go on coming one by one.
+    """Blocking calls to one peer. Each ends within ``timeout_ms``, even if bytes keep coming one by one.
 
     Raises:
         TransportError: the call failed and may be repeated.
@@ -141,14 +141,14 @@ class Component:
     callbacks: DistroCallbackAgent | None = None
     """Used in place of ``agent`` for sends and verify rounds, for the peers that it takes."""
     taken_by: frozenset[MemberKind] = frozenset({MemberKind.OWN, MemberKind.NACOS_1})
-    """The kinds of members that get this type. Its keys are spread over members of our own kind, and over members of
-    Nacos 1.4 if these take it. A type that our own kind does not take is loaded from nobody."""
+    """The kinds of members that get this type. Its keys are spread over Rollcall members, and over members of
+    Nacos 1.4 if these take it. A type that Rollcall members do not take is never loaded."""
     needs: str = ""
     """The capability that a member must have to get this type; empty for none."""
     owned_by_writer: bool = False
-    """Each key belongs for ever to the member that wrote it first, which is the store's tag; nobody claims it.
+    """Each key belongs for ever to the member that wrote it first, which is the store's tag, and is never claimed.
 
-    The owner sends keys that fail in a verify round to that peer at once; nobody fetches them.
+    The owner sends keys that fail in a verify round to that peer at once; no member fetches them.
     """
     on_verified: Callable[[Collection[str], int], None] | None = None
     """Called with the keys that a verify round found as their owner has them, and the monotonic ms."""

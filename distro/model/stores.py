@@ -15,7 +15,7 @@ class RequiredStore(Protocol):
     """The datums of one resource type: the methods that each type has. Each write is atomic for its key.
 
     Any thread may call a method that must not block: the engine's own in its ticks, and the event loops of frontends.
-    Methods that may block are called on threads of their own, as for calls to peers; several of them at a time.
+    Methods that may block are called on their own threads, as for calls to peers; several of them at a time.
     """
 
     def version(self, key: str) -> Version | None:
@@ -31,7 +31,7 @@ class RequiredStore(Protocol):
         ...
 
     def is_forgettable(self, key: str, now_ms: int) -> bool:
-        """Return whether the key holds nothing but removals that are old enough to be forgotten (R6).
+        """Return whether the key holds only removals that are old enough to be forgotten (R6).
 
         Any thread; must not block.
         """
@@ -104,7 +104,7 @@ class DistroStore(RequiredStore, Protocol):
         return True
 
     def is_empty(self, key: str) -> bool:
-        """Return whether a key holds nothing but removals. Only such a key can be forgettable (R6).
+        """Return whether a key holds only removals. Only such a key can be forgettable (R6).
 
         Threads that bring digests up to date; must not block.
         """
@@ -139,7 +139,7 @@ class DistroStore(RequiredStore, Protocol):
     def forget_all(self, keys: Collection[str], now_ms: int) -> int:
         """Drop the forgettable ones among these keys, as ``forget`` does. Return how many were dropped.
 
-        A store on disk drops them in one step; by default it is one after the other. A key that is written meanwhile
+        A store on disk drops them in one step; by default it is one after the other. A key that is written during that
         stays. The thread of local actions; may block.
         """
         forgotten = 0

@@ -83,7 +83,7 @@ class Version:
         """Return the version of a wire form.
 
         Raises:
-            CodecError: it is no text, a part is missing, or a part is beyond its bound (R10).
+            CodecError: it is not a text, a part is missing, or a part is beyond its bound (R10).
         """
         if not isinstance(text, str):
             raise CodecError(f"a version is a text, not {type(text).__name__}")
@@ -121,7 +121,7 @@ one within half an hour, as each fetch brings a member that knows only low epoch
 VERSION_DIGITS_MAX = len(str(VERSION_NUMBER_MAX))
 WRITER_CHARS_MAX = 200
 NO_VERSION = Version(0, 0, "")
-"""Below all others: the version of an unknown key, and of a datum from real Nacos, which sends none (R8)."""
+"""Below all others: the version of an unknown key, and of a datum from real Nacos, which sends no versions (R8)."""
 
 
 class DataOperation(enum.Enum):
@@ -231,7 +231,7 @@ class Member:
 
 
 CAPABILITY_VERSIONS = "versions"
-"""The member keeps versions by the rules R1 to R6: it is of our own kind."""
+"""The member keeps versions by the rules R1 to R6: it is a Rollcall member."""
 CAPABILITY_GZIP = "gzip"
 """The member takes gzip bodies; real Nacos answers 500 to them."""
 CAPABILITY_WRITES = "writes"
@@ -291,7 +291,7 @@ class PeerReport:
     None from a member that does not report it.
     """
     heard: Mapping[str, "HeardOf"] = field(default_factory=dict)
-    """By address, the last contacts that the reporting member had with others of our own kind (R12)."""
+    """By address, the last contacts that the reporting member had with other Rollcall members (R12)."""
     served: bool = False
     """True if the reporting member's run wrote keys: it has more than it loaded from others (R16)."""
     waiting: Mapping[str, Mapping[str, Version]] = field(default_factory=dict)
@@ -303,7 +303,7 @@ class PeerReport:
     beats_refused_ms: int | None = None
     """How long ago the reporting member last refused a beat on purpose; None if not reported, or long ago."""
     draining: bool = False
-    """It hands its keys over, and carries none until it revokes this. Unlike a leaving member, its run goes on."""
+    """It hands its keys over, and carries none until it revokes this. Unlike a leaving member, its run continues."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -477,11 +477,11 @@ class Claim:
     """Become the writer of keys that belong to this node (R2): a few of the keys that are still to examine."""
 
     view_since_ms: int
-    """The view by which keys are claimed."""
+    """The view that decides on claims."""
     keys: tuple[DistroKey, ...]
     """Single keys to examine in addition."""
     all_keys: bool
-    """True to begin anew with all keys, because the view changed."""
+    """True to begin again with all keys, because the view changed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Claims (R2): which keys are examined for one, when, and how many at a time.
 
-``Claims`` belongs to the engine's thread and only counts; ``Claimer`` goes through the keys, beside it (R11).
+``Claims`` belongs to the engine's thread and only counts; ``Claimer`` goes through the keys, next to it (R11).
 """
 
 from collections import deque

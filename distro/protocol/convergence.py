@@ -1,4 +1,4 @@
-"""How long changes take from their writer to a peer: stamps of what the peer lacks, and what its answers say of it.
+"""How long changes take from their writer to a peer: stamps of the changes that the peer lacks, and its answers.
 
 Times are seconds on the writer's own clock; a peer tells ages and durations alone, as no two clocks agree.
 """
@@ -19,7 +19,7 @@ CONVERGENCE_BOUNDS_S = (
     *(0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0),
 )
 STUCK_S = 3.0
-"""A change that a peer has not got for so long is told of in the log: a send is given up after that time by default."""
+"""A change that a peer has lacked for so long is logged: a send is given up after that time by default."""
 PUSHES_AWAITED_MAX = 1_000
 """Keys whose way to a peer is remembered until the peer tells when it pushed them; beyond it the oldest is dropped."""
 OLDEST_EXACT_MAX, OLDEST_AGE_MS = 64, 1_000
@@ -30,7 +30,7 @@ class Cause(enum.Enum):
     """Why a peer does not have a change yet."""
 
     UNREACHABLE = "unreachable"
-    """It is DOWN, starting, or of unknown kind: nothing is sent to it. Its changes are not counted meanwhile."""
+    """It is DOWN, starting, or of unknown kind: nothing is sent to it. Its changes are not counted in the meantime."""
     FAILING = "failing"
     """Sends fail, or the one under way is late."""
     REFUSED = "refused"
@@ -49,7 +49,7 @@ class VerifyRound:
     what: str
     """``digests``; with a member of an earlier release ``versions``, with real Nacos ``checksums``."""
     compared: int
-    """Keys that were told one by one."""
+    """Keys that were reported one by one."""
     newer_there: int
     """Keys that the peer has in another or a newer state."""
     lacking_there: int | None
@@ -64,7 +64,7 @@ class PeerTrace:
     """
 
     own_writer: str
-    """This run of this node, as it stands in versions."""
+    """This run of this node, as versions name it."""
     applied: Timings = field(default_factory=lambda: Timings(CONVERGENCE_BOUNDS_S))
     """From the write of a change to its being applied at the peer, failed sends included."""
     pushed: Timings = field(default_factory=lambda: Timings(CONVERGENCE_BOUNDS_S))
@@ -97,7 +97,7 @@ class PeerTrace:
                 self._in_flight[key] = min(stamps)
 
     def failed(self) -> None:
-        """Note that the send under way did not arrive: its changes wait again, older than any that came meanwhile."""
+        """Note that the send under way did not arrive: its changes wait again, older than any later ones."""
         self._waiting = {**self._waiting, **self._in_flight}
         self._in_flight = {}
 
@@ -149,7 +149,7 @@ class PeerTrace:
             self._refused.pop(key, None)
 
     def drop(self) -> None:
-        """Drop all, as the peer cannot be reached: it is compared when it is back, and what it lacks is fetched."""
+        """Drop all, as the peer cannot be reached: it is compared when it is back, and fetches the missing keys."""
         self.not_counted += self.unapplied()
         for part in (self._waiting, self._in_flight, self._refused):
             part.clear()
@@ -200,7 +200,7 @@ class PeerTrace:
             LOG.info("%s has every change older than %.0f s again", peer, STUCK_S)
 
     def log_unreachable(self, peer: str) -> None:
-        """Tell the log, once, what is not counted as the peer is unreachable."""
+        """Log once the number of changes that are not counted, as the peer is unreachable."""
         if Cause.UNREACHABLE in self._told or (oldest := self.oldest()) is None:
             return
         self._told[Cause.UNREACHABLE] = None

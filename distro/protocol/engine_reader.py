@@ -12,8 +12,8 @@ from distro.protocol.tasks import PeerQueue
 class EngineReader:
     """The published state of one engine. Any thread may ask.
 
-    Answers come from ``view``, which the engine's thread replaces and nobody changes. ``is_pending`` and ``pending_of``
-    look one key up in the queues as they are now: a copy of all keys would cost a tick more than all else.
+    Answers come from ``view``, which the engine's thread replaces and never changes. ``is_pending`` and ``pending_of``
+    look one key up in the queues as they are now: a copy of all keys would cost a tick more than everything else.
     """
 
     view: EngineView

@@ -63,7 +63,7 @@ class PeerView(NamedTuple):
     pushed: TimingCounts
     """From the write to the peer's push to its own subscribers."""
     waiting: tuple[DistroKey, ...]
-    """The first keys to send, while the peer does not answer: its own calls are told of them (R12)."""
+    """The first keys to send, while the peer does not answer: its own calls are informed of them (R12)."""
 
     @property
     def pending(self) -> int:
@@ -83,7 +83,7 @@ class EngineView(NamedTuple):
     steady_from_ms: int | None
     """From when on keys may be claimed and beats checked (R2, R7, R9); None: not before the view changes."""
     view_id: str
-    """A digest of the members that carry keys, and of their kinds."""
+    """A digest of the members that carry keys, with the kind of each."""
     mappers: Mappers
     mapper: DistroMapper
     """The first of ``mappers``: each call of a client asks it."""
@@ -93,7 +93,7 @@ class EngineView(NamedTuple):
 
     @property
     def own_mapper(self) -> DistroMapper:
-        """The mapper over the members of our own kind that carry keys."""
+        """The mapper over the Rollcall members that carry keys."""
         return self.mappers.own_kind
 
     def steady(self, now_ms: int) -> bool:

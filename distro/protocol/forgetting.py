@@ -22,7 +22,7 @@ class Forgetting:
 
     @property
     def dropped(self) -> Set[DistroKey]:
-        """Return the keys to be forgotten, in the order of verify rounds: no round names them meanwhile. A live set."""
+        """Return the keys to be forgotten, in the order of verify rounds: and no round names them. A live set."""
         return self._dropped.keys()
 
     @property

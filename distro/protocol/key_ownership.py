@@ -74,7 +74,7 @@ class Ownership:
         mapper = DistroMapper.over(members.self_address, members.view, members.standalone)
         self.mappers = Mappers(mapper, mapper, WriterMapper(members.self_address, (), members.standalone))
         self.view_id = self._digest()
-        """A digest of the members that carry keys, and of their kinds."""
+        """A digest of the members that carry keys, with the kind of each."""
         self.is_unlisted = False
         """All peers that answer say that this member is not in their lists."""
         self.leaving = False
@@ -85,7 +85,7 @@ class Ownership:
         return self.mappers.of(self._components[resource_type])
 
     def follow(self) -> bool:
-        """Bring the mappers in line with the view; return whether other members of our own kind carry keys now."""
+        """Bring the mappers in line with the view; return whether other Rollcall members carry keys now."""
         members, before = self._members, self.mappers
         if members.view != before.all_kinds.servers:
             LOG.info("members that carry keys: %s", ", ".join(members.view) or "none")

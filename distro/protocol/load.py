@@ -100,7 +100,7 @@ class SnapshotLoad:
     def on_part(self, action: Load, now_ms: int) -> None:
         """Note that a call brought a part of its snapshot; the next one, which is due at once, gets more time.
 
-        But no more than a half of what the load waits without any progress.
+        But no more than half the time that the load waits without any progress.
         """
         self._progress_ms = now_ms
         call = self._calls.get((action.peer, action.resource_type))
@@ -142,7 +142,7 @@ class SnapshotLoad:
         return sorted({peer for (peer, _), call in self._calls.items() if call.loaded})
 
     def end_failed(self, now_ms: int) -> bool:
-        """Note that what ends the load failed; return whether it is tried again, after a wait."""
+        """Note that the last step of the load failed; return whether it is tried again, after a wait."""
         self._end_failures += 1
         self._end_due_ms = now_ms + self._config.load_retry_delay_ms * self._end_failures
         return self._end_failures < END_TRIES_MAX

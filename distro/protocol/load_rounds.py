@@ -34,7 +34,7 @@ class LoadRounds:
             self.load.remove(peer)
 
     def begin_again(self, peers: Iterable[str], now_ms: int) -> None:
-        """Load again, as the peers may have forgotten removals made meanwhile: only a load shows what is gone."""
+        """Load again, as the peers may have forgotten removals made in the meantime: only a load shows what is gone."""
         if self.load is None and not self._parts.rules.loads_again:
             return
         self._members.serving = False
@@ -80,7 +80,7 @@ class LoadRounds:
         return True
 
     def on_finish_failed(self, action: FinishLoad, now_ms: int) -> bool:
-        """Note that what ends a load failed: it is done again a few times, then this member serves all the same.
+        """Note that the last step of a load failed: it is repeated a few times, then this member serves all the same.
 
         Return whether it does from now on.
         """

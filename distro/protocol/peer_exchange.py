@@ -39,7 +39,8 @@ class PeerExchange:
     def sync(self, changed: Mapping[DistroKey, float | None], now_ms: int) -> None:
         """Send these keys, which changed here, to every reachable peer that takes their resource types.
 
-        ``changed``: when the oldest change of each was made that is not known yet; None for what no reader sees.
+        ``changed``: when the oldest change of each was made that is not known yet; None for changes that no reader
+        sees.
         """
         if not self._rules.sends_changes:
             return
@@ -95,7 +96,7 @@ class PeerExchange:
         return lacking
 
     def note_waiting(self, now_ms: int) -> None:
-        """Note the first keys to send to each peer that does not answer: its own calls are told of them (R12)."""
+        """Note the first keys to send to each peer that does not answer: its own calls are informed of them (R12)."""
         members = self._members
         for peer, queue in self._peers.queues.items():
             is_waiting = (queue.is_stuck(now_ms) or members.is_failing(peer)) and self._peers.is_own_kind(peer)

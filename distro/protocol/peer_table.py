@@ -96,11 +96,11 @@ class PeerTable:
     # --- kinds of peers --------------------------------------------------------------------------
 
     def is_own_kind(self, peer: str) -> bool:
-        """Return whether the peer is a member of our own kind."""
+        """Return whether the peer is a Rollcall member."""
         return self._members.kind(peer) is MemberKind.OWN
 
     def reachable_own_kind(self) -> list[str]:
-        """Return the reachable peers of our own kind."""
+        """Return the reachable Rollcall peers."""
         return [peer for peer, queue in self.queues.items() if queue.reachable and self.is_own_kind(peer)]
 
     def compares_digests(self, peer: str) -> bool:

@@ -114,7 +114,7 @@ class DistroProtocol:
         return sum(len(queue.tasks) + (queue.call is not None) for queue in queues if queue.reachable)
 
     def is_calling(self) -> bool:
-        """Return whether a call to a peer, or work on the own keys, is under way; its end is told as an event."""
+        """Return whether a call to a peer, or work on the own keys, is under way; an event reports its end."""
         queues, rounds = self.peers.queues, self.rounds
         is_working = self.loads.finishing is not None or rounds.refresh_due_ms is None or rounds.forgetting.is_under_way
         calls = any(queue.call is not None for queue in queues.values())
@@ -203,7 +203,7 @@ class DistroProtocol:
         self.exchange.fetch(peer, keys)
 
     def on_served(self, peer: str, resource_type: str, keys: Iterable[str], served_s: float) -> None:
-        """Note that the peer fetched datums of these keys here at ``served_s``: it has what they say."""
+        """Note that the peer fetched datums of these keys here at ``served_s``, and so has their values."""
         if (trace := self.peers.traces.get(peer)) is not None:
             trace.served([DistroKey(resource_type, name) for name in keys], served_s)
 
@@ -224,7 +224,7 @@ class DistroProtocol:
             LOG.info("took over %d keys", len(claimed))
 
     def on_claim_failed(self, now_ms: int) -> None:
-        """Note that keys could not be examined, for a reason that nobody foresaw."""
+        """Note that keys could not be examined, for an unexpected reason."""
         self.claims.on_failed(now_ms)
 
     def on_forget_done(self, forgotten: int) -> None:
@@ -244,7 +244,7 @@ class DistroProtocol:
         self.exchange.on_sync_done(action, outcome, received, now_ms, ended_s)
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
-        """Note how a verify round ended: fetch what the peer has and this node lacks, send what the peer asked for."""
+        """Note how a verify round ended: fetch the keys that this node lacks, send those that the peer asked for."""
         self.rounds.on_verify_done(action, outcome, received, now_ms)
 
     def on_compare_done(
@@ -256,7 +256,7 @@ class DistroProtocol:
     def on_query_done(self, action: Query, outcome: Outcome, versions: Mapping[str, Version], now_ms: int) -> None:
         """Note how a query ended; the peer gets keys whose version here is above that of the datum that came (R4).
 
-        One of our own kind gets those, too, of which it knows nothing, unless nothing is left of them (R6).
+        A Rollcall member also gets keys that it does not know, unless nothing is left of them (R6).
         """
         self.exchange.on_query_done(action, outcome, versions, now_ms)
 
@@ -271,12 +271,12 @@ class DistroProtocol:
             self.loads.on_part(action, now_ms)
 
     def on_load_finished(self, action: FinishLoad, now_ms: int) -> None:
-        """Note that what ends a load is done: this member is UP, unless it loads again meanwhile."""
+        """Note that the last step of a load is done: this member is UP, unless it loads again in the meantime."""
         if self.loads.on_finished(action):
             self._serve(now_ms)
 
     def on_finish_failed(self, action: FinishLoad, now_ms: int) -> None:
-        """Note that what ends a load failed, for a reason that nobody foresaw: it is done again a few times."""
+        """Note that the last step of a load failed unexpectedly: it is repeated a few times."""
         if self.loads.on_finish_failed(action, now_ms):
             self._serve(now_ms)
 

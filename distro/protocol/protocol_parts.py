@@ -26,7 +26,7 @@ class ProtocolRules:
     repeats_sends: bool = True
     """A send that failed is repeated."""
     verifies: bool = True
-    """Verify rounds, and fetches of what waits for this member at a peer (R4, R12)."""
+    """Verify rounds, and fetches of changes that wait for this member at a peer (R4, R12)."""
     compares_digests: bool = True
     """Verify rounds compare digests with peers that know them, and name no keys."""
     compares_new_views: bool = True
@@ -52,7 +52,7 @@ class ProtocolParts:
 
     members: MemberList
     own_writer: str
-    """This run of this member, as it stands in versions."""
+    """This run of this member, as versions name it."""
     config: DistroConfig
     components: Components
     stats: DistroStats
@@ -78,7 +78,7 @@ class PauseWatch:
         """Return by how many ms this tick is late, as the process stood still; 0 if it did not.
 
         ``ran_ms``: for how long this process ran since the last tick (CPU time). A tick that is late by the process's
-        own work has the same effect, as nothing was heard meanwhile; but that is counted apart.
+        own work has the same effect, as nothing was heard in the meantime; but that is counted apart.
         """
         if self.expected_ms is None or not self._parts.rules.notices_pauses:
             return 0

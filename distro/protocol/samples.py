@@ -1,7 +1,7 @@
 """Samples of contents: equal versions do not prove equal contents, so verify rounds compare those of some keys, too.
 
-Of what one member wrote in some leaves, which is what it owns but for moments, it tells the XOR of 64 bits for each
-content; where the sums differ, those of the leaves, and of a leaf that differs those of the keys.
+For the keys that it wrote in some leaves, which are nearly always those that it owns, a member sends the XOR of 64 bits
+for each content. Where the sums differ, it sends those of the leaves, and for a leaf that differs those of the keys.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ SLACK = 1.05
 STEP_CONTENTS = 100
 """Between two rests: half a millisecond of work."""
 SAMPLED_KEYS_MAX = 200
-"""Keys in the leaves of one round, whoever wrote them: a round costs the same however many there are. All of 100,000
+"""Keys in the leaves of one round, of all writers: a round costs the same however many there are. All of 100,000
 keys are compared within 40 minutes, one round each 5 s."""
 
 

@@ -44,7 +44,7 @@ class DelayTasks:
 
         However many others wait, they are not touched.
 
-        ``alone``: each of them gets a send of its own, since the peer rejected them together.
+        ``alone``: each of them gets a separate send, since the peer rejected them together.
         """
         again = dict.fromkeys(keys, not_before_ms)
         if alone:
@@ -144,7 +144,7 @@ UNFIT_MS, UNFIT_MAX = 60_000, 1_000
 REST_FACTOR = 2
 """After a long send comes a rest of this many times its duration: sends in a row take a third of the time."""
 REST_FROM_BYTES = 8 * 1024
-"""Sends of fewer bytes, as they leave, need no rest: they are no work, however long the peer takes to answer."""
+"""Sends of fewer bytes, as they leave, need no rest: they cost next to nothing, however long the peer takes."""
 REST_MS_MAX = 1_000
 
 
@@ -160,7 +160,7 @@ class PeerQueue:
     fetch_keys_max: int = 1 << 30
     """Keys of one query: fewer after one that failed, as its answer may be too long or too slow as a whole."""
     unfit: dict[DistroKey, int] = field(default_factory=dict)
-    """Keys that were too large for a call of their own, and until when verify rounds do not bring them up again."""
+    """Keys that were too large for a separate call, and until when verify rounds do not bring them up again."""
     sync_keys_max: int = 1 << 30
     """Keys of one send, likewise: a take-over has whole lists, and a late send is too late with each repetition."""
     sync_not_before_ms: int = 0
@@ -175,7 +175,7 @@ class PeerQueue:
     """The keys of the send that is under way."""
     reachable: bool = False
     waiting: tuple[DistroKey, ...] = ()
-    """The first keys to send, while the peer does not answer; its own calls are told of them (R12)."""
+    """The first keys to send, while the peer does not answer; its own calls are informed of them (R12)."""
 
     def is_stuck(self, now_ms: int) -> bool:
         """Return whether calls of data do not get through to the peer, as far as known."""
@@ -190,8 +190,9 @@ class PeerQueue:
         """Take the keys to send now, of one resource type; more are due after ``spacing_ms`` at the earliest.
 
         Where several came within the spacing, the next one is longer, up to ``SPACING_FACTOR_MAX`` times: a send costs
-        as much as several changes in it, and in a stream of them nobody waits for one. Many changes come to few keys.
-        A longer one ends at a multiple of itself: so the sends to all peers fall into one turn, and are read once.
+        as much as several changes in it, and in a stream of them no caller waits for one. Many changes come to few
+        keys. A longer one ends at a multiple of itself: so the sends to all peers fall into one turn, and are read
+        once.
         """
         if not self.is_sync_due(now_ms):
             return []

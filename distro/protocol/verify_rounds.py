@@ -1,4 +1,4 @@
-"""VerifyRounds: the rounds in which this member and each peer compare what they have (R4).
+"""VerifyRounds: the rounds in which this member and each peer compare their data (R4).
 
 And PeerTurns: the call of data that a peer gets next, a query, a part of a round or a send.
 """
@@ -49,7 +49,7 @@ class PeerRounds:
         return due
 
     def failed(self, resource_type: str, now_ms: int, new_back_off: Callable[[], BackOff]) -> None:
-        """Send the part of the round again after a wait: a peer that is reached again lacks what it finds."""
+        """Send the part of the round again after a wait: a peer that is reached again lacks the keys that it finds."""
         if resource_type not in self.back_offs:
             self.back_offs[resource_type] = new_back_off()
         self.again[resource_type] = now_ms + self.back_offs[resource_type].failed()
@@ -182,7 +182,7 @@ class VerifyRounds:
     # --- ends of calls ---------------------------------------------------------------------------
 
     def on_verify_done(self, action: Verify, outcome: Outcome, received: Received, now_ms: int) -> None:
-        """Note how a verify round ended: fetch what the peer has and this node lacks, send what the peer asked for."""
+        """Note how a verify round ended: fetch the keys that this node lacks, send those that the peer asked for."""
         queue = self._peers.end(action)
         if queue is None:
             return

@@ -2,9 +2,9 @@
 
 A deadline is a time of the called member's clock, which refuses to execute the call later. The ages in a call count
 from the time when it was sent. The kernel may deliver the bytes of a connection a minute after its sender gave up, and
-a process that stood still reads all that came meanwhile. Clocks of members differ, so each member names its own clock
-in its reports. When a report arrives, the sender's clock shows at least the time in it. A deadline by that is never
-later than the caller means.
+a process that stood still reads all calls that came in the meantime. Clocks of members differ, so each member names
+its own clock in its reports. When a report arrives, the sender's clock shows at least the time in it. A deadline by
+that is never later than the caller means.
 """
 
 import re
@@ -39,7 +39,7 @@ _is_time = re.compile("[0-9]{1,19}").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class _PeerClock:
-    """The least by which the clock of one run of a peer is ahead of ours, in ms; None for a run that names no clock.
+    """The least lead of the clock of one run of a peer over ours, in ms; None for a run that names no clock.
 
     A report that waited, in a network or in a socket while this process stood still, shows too little, and so may any
     number of consecutive reports. So the fastest report counts, less the possible drift of the clocks since.
@@ -129,7 +129,7 @@ class CallDeadlines:
     def sent_ms(self, peer: str, text: str | None) -> int:
         """Return when a peer's call or answer was sent, by our monotonic clock. ``text``: its ``stamp``.
 
-        Never later than now, and never earlier than the true time but for the drift of the clocks. Now, for a run of
+        Never later than now, and never earlier than the true time except for the drift of the clocks. Now, for a run of
         the peer that named no clock.
         """
         now_ms = self._clock.monotonic_ms()
@@ -157,7 +157,7 @@ class CallDeadlines:
 
 
 class AppliedTimes:
-    """The times of keys that members of our own kind wrote.
+    """The times of keys that Rollcall members wrote.
 
     Thread-safe. No call takes longer when there are many keys.
     """

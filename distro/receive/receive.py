@@ -94,7 +94,7 @@ class DistroReceiver:
         observer: DistroObserver = NO_OBSERVER,
         version_check: Callable[..., VersionCheck] = VersionCheck,
     ) -> None:
-        """``applied``: where the times of what peers sent are kept."""
+        """``applied``: keeps the times of data that peers sent."""
         self._own_writer = own_writer
         self._check = version_check(own_writer, components, reader)
         self._components = components
@@ -344,7 +344,7 @@ class DistroReceiver:
         now_ms: int,
         once_stored: OnceStored,
     ) -> None:
-        """Follow R3 for a datum of the owner's stored version with other values: all take the owner's state anew."""
+        """Follow R3 for a datum of the owner's stored version with other values: all take the owner's state again."""
         source, until_ms = self._restores.get(key, ("", now_ms))
         restoring = source == sender and now_ms < until_ms
         if restoring:
@@ -425,7 +425,7 @@ class DistroReceiver:
             yield datum
 
     def serve(self, resource_type: str, keys: Iterable[str] | None, peer: str | None = None) -> list[Datum]:
-        """Return the datums of the keys, or all for None. ``peer``: the member of our own kind that gets them."""
+        """Return the datums of the keys, or all for None. ``peer``: the Rollcall member that gets them."""
         store = self._components[resource_type].store
         datums = list(store.datums(store.versions() if keys is None else keys))
         if keys is not None:

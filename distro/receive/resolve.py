@@ -15,7 +15,7 @@ from distro.model.types import ACCEPTED_MAX, NO_VERSION, Datum, Merged, Resoluti
 HEAD_ROOM = 2**20
 """How far the epoch and the counter of a peer's version may be above all that are known here.
 
-A claim adds one to an epoch, a change one to a counter. A member's version of its own run may be above by twice as
+A claim adds one to an epoch, a change one to a counter. A member's version of the same run may be above by twice as
 much: it may be the claim of a version that was just within this bound at that member.
 """
 ASKED_HEAD_ROOM = 2**28
@@ -31,7 +31,7 @@ class OthersWordError(CodecError):
 
 
 class ReceiverView(Protocol):
-    """The part of the engine's view by which it is decided what to take from peers."""
+    """The part of the engine's view that decides on data from peers."""
 
     @property
     def loading(self) -> bool:
@@ -91,7 +91,7 @@ class VersionCheck:
         Raises:
             NotGivenError: the writer is this run, which never gave this version.
             OthersWordError: the writer is a run that answers this member, and is not the sender.
-            CodecError: the writer is no member, and the datum is not claimed; or a number is too high.
+            CodecError: the writer is not a member, and the datum is not claimed; or a number is too high.
         """
         version, writer = datum.version, datum.version.writer
         if not writer:  # from real Nacos, which has no versions (R8)
@@ -154,7 +154,7 @@ class KeyVersions:
     sender_is_owner: bool
     """True if the sender is responsible for the key by this node's view."""
     fetched: bool
-    """True if the datum is no late copy: it answers a recent query of this node, or its sender cannot be queried."""
+    """True if the datum is current: it answers a recent query of this node, or its sender cannot be queried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ MERGED = {
     Merged.TAKEN: "merged, and it has all that is stored: applied",
     Merged.MADE: "merged into a new state of this member",
 }
-"""The texts by which an observer hears how a merge ended."""
+"""The texts that tell an observer how a merge ended."""
 
 
 def resolve(versions: KeyVersions) -> Resolved:

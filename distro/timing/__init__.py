@@ -1,1 +1,1 @@
-"""Time: the clock, and the pace of long work beside an event loop."""
+"""Time: the clock, and the pace of long work next to an event loop."""

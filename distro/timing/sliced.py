@@ -1,4 +1,4 @@
-"""Long work beside an event loop, in steps between which the loop's thread gets the interpreter.
+"""Long work next to an event loop, in steps between which the loop's thread gets the interpreter.
 
 ``paced`` rests between the entries of any collection, and ``in_order`` sorts. The rest is JSON of many megabytes, read
 and written in steps. A decoder in C holds the interpreter until it is done, 0.25 s for 100,000 instances. Here the
@@ -171,7 +171,7 @@ def _window(text: str, at: int, opening: str, between: str, closing: str) -> tup
     """Return the entries of an object or array from ``at`` on that fit a window, and where the next one begins.
 
     None if there is none, and where to try again: the text was not cut between two entries, or orjson cannot read one.
-    A part is well-formed only if the cut is no part of an entry: that would leave a text or a bracket open.
+    A part is well-formed only if the cut is outside of an entry: that would leave a text or a bracket open.
     """
     end = at + WINDOW_CHARS
     if len(text) <= end or (cut := text.rfind(between, at, end)) < 0:

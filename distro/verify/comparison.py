@@ -1,7 +1,7 @@
-"""Comparison: one verify round of this member with a peer that compares digests, whoever carries its messages.
+"""Comparison: one verify round of this member with a peer that compares digests, over any transport.
 
 At rest it is one message with one number for each resource type. Where the numbers differ, the peer's answer has the
-digests of its buckets; those that differ are told leaf by leaf, and of the leaves that differ the versions of the keys
+digests of its buckets; those that differ are sent leaf by leaf, and of the leaves that differ the versions of the keys
 that this member speaks for. What follows of these is as in a round that names all keys (R3). Of some leaves, others in
 each round, the contents of this member's keys are compared, too.
 """
@@ -19,9 +19,9 @@ from distro.timing.sliced import paced
 from distro.wire.digest_wire import DigestAnswer, DigestRequest, ListedKeys, Sample
 
 AT_ONCE_KEYS = 500
-"""Buckets with so few keys in all are told key by key at once, without their leaves before."""
+"""Buckets with so few keys in all are sent key by key at once, without their leaves before."""
 LISTED_MAX = 50_000
-"""Keys whose versions are told in one round; what differs beyond that does so in the next round, too."""
+"""Keys whose versions are sent in one round; further differences come up in the next round."""
 AGREED_MAX = 5_000
 """Keys of one type of which a round tells that the peer agrees to forget them."""
 
@@ -30,7 +30,8 @@ SumsOf = Callable[[str, Component, str, range], dict[int, int]]
 
 
 class Comparison:
-    """The messages of one round, in order: first ``request``, then what ``answered`` returns, until that is None."""
+    """The messages of one round, in order: first ``request``, then the results of ``answered``, up to the first
+    None."""
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ UNVERSIONED_MAX = 5_000
 
 
 class DigestAnswers:
-    """Answers peers of our own kind. Thread-safe; nothing in it takes long unless much differs."""
+    """Answers Rollcall peers. Thread-safe; nothing in it takes long unless much differs."""
 
     def __init__(
         self, components: Components, receiver: DistroReceiver, reader: EngineReader, stats: DistroStats
@@ -118,7 +118,7 @@ class DigestAnswers:
 
 
 def _differs(component: Component, key: str, listed: ListedKeys) -> bool:
-    """Return whether a key is here in the version that was told, with another content."""
+    """Return whether a key exists here in the given version, with different content."""
     if key not in listed.contents:
         return False
     stored = component.store.content(key)

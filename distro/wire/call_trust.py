@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 DEADLINE_HEADER = "Rollcall-Deadline"
-"""Request header between members of our own kind: the text that ``CallDeadlines.text`` makes."""
+"""Request header between Rollcall members: the text that ``CallDeadlines.text`` makes."""
 RELAY_HEADER = "Rollcall-Relay"
-"""Request header between members of our own kind: the call is for a member that the sender cannot reach (R12)."""
+"""Request header between Rollcall members: the call is for a member that the sender cannot reach (R12)."""
 CLOCK_HEADER = "Rollcall-Clock"
-"""Header of datums between members of our own kind, in requests and answers: a ``CallDeadlines.stamp``."""
+"""Header of datums between Rollcall members, in requests and answers: a ``CallDeadlines.stamp``."""
 
 
 class Question(NamedTuple):

@@ -187,7 +187,7 @@ def versions_of(entries: Mapping[str, object], stored: Callable[[str], Version |
 
 
 def encode_received(received: Received) -> bytes:
-    """The body that answers datums and verify rounds among members of our own kind.
+    """The body that answers datums and verify rounds among Rollcall members.
 
     Shape: ``{"refused": {key: version}, "failed": {key: reason}, "wanted": [key ...], "ages": {key: ms or null},
     "pushed": {key: ms}, "fetching": count}``, each but the first two only if there is one.

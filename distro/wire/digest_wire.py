@@ -1,4 +1,4 @@
-"""The messages of a verify round that compares digests, between members of our own kind.
+"""The messages of a verify round that compares digests, between Rollcall members.
 
 Shape of a request: ``{"view": hex, "for": [member ...], "roots": {type: hex}, "samples": {type: [first leaf, last leaf
 + 1, hex]}, "buckets": {type: {bucket: base64}}, "keys": {type: {"leaves": [leaf ...], "versions": {key: version},

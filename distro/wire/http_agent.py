@@ -1,6 +1,6 @@
 """DistroHttpAgent: datums, verify rounds and snapshots over HTTP/1.1, in Nacos's shapes.
 
-A peer of our own kind gets versions, and gzip when it advertised that; real Nacos gets plain JSON without our fields.
+A Rollcall peer gets versions, and gzip when it advertised that; real Nacos gets plain JSON without our fields.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +29,7 @@ from distro.wire.codec import (
 from distro.wire.peer_calls import PeerAnswer, call_peer, peer_session
 
 MEMBER_HEADER = "Rollcall-Member"
-"""Request header with the sender's address; only members of our own kind send it."""
+"""Request header with the sender's address; only Rollcall members send it."""
 GZIP_FROM_BYTES = 1_024
 FRAME_BYTES = len(b"{}")
 """The bytes of a frame in addition to its entries and the commas between them."""
@@ -44,7 +44,7 @@ PAGES_QUERY = "pages=true"
 def keys_body(keys: Sequence[str]) -> bytes:
     """Return the body that requests datums by key. Wire: ``{"keys": "k1,k2"}``. Nacos splits it at the commas.
 
-    If a key contains a comma, ``listed`` repeats the keys as an array, for members of our own kind.
+    If a key contains a comma, ``listed`` repeats the keys as an array, for Rollcall members.
     """
     body: dict[str, object] = {"keys": ",".join(keys)}
     if any("," in key for key in keys):
@@ -119,7 +119,7 @@ class DistroHttpAgent:
         return deadline
 
     def sync_data(self, peer: str, datums: list[Datum], timeout_ms: int) -> Received:
-        """PUT the datums; return the keys that a peer of our own kind refused or could not read.
+        """PUT the datums; return the keys that a Rollcall peer refused or could not read.
 
         Raises:
             UnfitError: they are too large for one call; nothing was sent.
@@ -135,7 +135,7 @@ class DistroHttpAgent:
         return self.sync_frame(peer, frame_of(entries), timeout_ms)
 
     def entries(self, datums: list[Datum]) -> list[bytes]:
-        """Return the entries of the frame of these datums, as of now, for a member of our own kind."""
+        """Return the entries of the frame of these datums, as of now, for a Rollcall member."""
         return list(encode_entries(datums, self._codec, self._clock.monotonic_ms(), versioned=True))
 
     def sync_frame(self, peer: str, frame: bytes, timeout_ms: int) -> Received:

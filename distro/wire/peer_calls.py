@@ -106,8 +106,8 @@ class _OpenSockets:
         with self._lock:
             self._closed = True
             for one in self._sockets:
-                with suppress(OSError):  # closed by its own thread meanwhile
-                    socket.socket.shutdown(one, socket.SHUT_RDWR)  # that of TLS would go on in plain text
+                with suppress(OSError):  # closed by its own thread in the meantime
+                    socket.socket.shutdown(one, socket.SHUT_RDWR)  # that of TLS would continue in plain text
 
 
 class _DeadlineConnection(HTTPConnection):

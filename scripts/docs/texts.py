@@ -15,16 +15,17 @@ from app.tools.cli import make_parser
 
 ROOT = Path(__file__).parents[2]
 KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column": None, "_done": (2,), "phrase": None}
-EFFECTS = "app/operator/switch_effects.py"
+EFFECTS, STORED = "app/operator/switch_effects.py", "app/languages/stored_texts.py"
 SOURCES = {
-    CONSOLE: ("app/http/console/", "app/operator/event_words.py", "app/operator/verdict.py", EFFECTS),
+    CONSOLE: ("app/http/console/", "app/operator/event_words.py", "app/operator/verdict.py", EFFECTS, STORED),
     COMMANDS: (
         "app/tools/",
         "app/operator/verdict.py",
         EFFECTS,
-        "app/config/client_config.py",
-        "app/config/settings.py",
-        "app/machine/process/root_user.py",
+        STORED,
+        "app/config/",
+        "app/machine/process/",
+        "app/machine/storage/",
     ),
 }
 """Where the texts of a domain are: the beginnings of paths."""

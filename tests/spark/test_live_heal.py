@@ -83,5 +83,6 @@ def test_what_the_check_finds_is_healed_and_the_next_check_agrees(
     assert (shown[0], shown[-1]) == ("heal", "--dry-run")
     services = len(DEPARTURES)
     text = ran(*healed, "--gap", "100ms")
-    assert text.endswith(f"services: {services}, agreed before: 0, healed: {services}, still differ: 0\n")
+    counts = f"services: {services}, agreed before: 0, healed: {services}, still differ: 0"
+    assert re.fullmatch(rf"{counts}; took [0-9.]+ s", text.splitlines()[-1])
     assert checked("2026-11-21") == (0, set())

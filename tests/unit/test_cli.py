@@ -118,6 +118,18 @@ class TestServe:
         assert written.out == ""
         assert not executed
 
+    @pytest.mark.parametrize("is_terminal", [True, False])
+    def test_a_refusal_is_chinese_at_a_terminal_and_english_in_a_log(
+        self, is_terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("ROLLCALL_LANGUAGE", "zh-CN")
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+        assert main(["serve", "--port", "0"]) == 2
+        text = (
+            "（命令行）不合法：应为 1 到 65535 之间的整数" if is_terminal else "is not allowed: a whole number from 1"
+        )
+        assert text in capsys.readouterr().err
+
     @pytest.mark.parametrize("members", [1, 2])
     def test_a_port_in_use_is_named(
         self, members: int, executed: list[Any], capsys: pytest.CaptureFixture[str]
@@ -316,7 +328,7 @@ class TestLocalCluster:
         with cluster("serves", "dies", "serves") as (driver, ports):
             assert driver.stderr is not None
             assert driver.stderr.readline() == (
-                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members go on; "
+                f"rollcall: member http://127.0.0.1:{ports[1]}/nacos ended, exit code 7; 2 of 3 members continue; "
                 f"start it again with: rollcall {ports[1]}\n"
             )
             assert driver.poll() is None
@@ -330,7 +342,7 @@ class TestLocalCluster:
             assert driver.stderr is not None
             told = json.loads(driver.stderr.readline())
             assert (told["level"], told["port"]) == ("WARNING", 8848)
-            assert "ended, exit code 7; 1 of 2 members go on" in told["message"]
+            assert "ended, exit code 7; 1 of 2 members continue" in told["message"]
             driver.terminate()
             out, _ = driver.communicate(timeout=HANG_S)
             assert out == ""

@@ -1,4 +1,4 @@
-"""Answers that go on: events and lines, sent as they are made, on a connection that no thread waits for."""
+"""Answers that continue: events and lines, sent as they are made, on a connection that no thread waits for."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

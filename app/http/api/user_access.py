@@ -67,7 +67,7 @@ def check_user(access: AccessRule, call: Call, services: Services) -> None:
             call.user = session.user
             return
     elif call.on_loop and not access.by_cookie and (access.action is not _WRITE or call.path.endswith(BEAT)):
-        # Other writes seldom come again; where they do, to the byte, the call has a memory of its own.
+        # Other writes seldom come again; where they do, to the byte, the call has a separate memory.
         key = _key_of(call)
         if key is not None:
             known = services.decisions.find(version, key, control.wall_ms())

@@ -108,7 +108,7 @@ def ask_to_remove_namespace(page: ConsolePage) -> Reply:
         nav="namespaces",
         question=page.gettext("Remove the namespace %(name)s?", name=name),
         advice=page.gettext(
-            "Its services and instances stay, and clients go on using them; it is no longer listed here."
+            "Its services and instances stay, and clients keep using them; it is no longer listed here."
         ),
         action=page.url("/console/namespaces/remove"),
         fields={"id": name},

@@ -51,7 +51,7 @@ def members(page: ConsolePage) -> Reply:
         "members.html",
         page.gettext("Members"),
         nav="members",
-        live="" if page.text("compare") else page.url("/console/events"),  # each look would compare anew
+        live="" if page.text("compare") else page.url("/console/events"),  # each look would compare again
         members=listed,
         sort=sort,
         facts=facts,

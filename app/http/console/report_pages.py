@@ -8,6 +8,8 @@ from app.auth.access_rules import READ, admin
 from app.http.api.call import Reply
 from app.http.console.api_caller import ApiRefusal
 from app.http.console.page import HEADERS, HTML, ConsolePage, page_route
+from app.languages.phrases import shown
+from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, decode_summary
 
 NIGHTS_SHOWN = 60
@@ -57,7 +59,7 @@ def _night(page: ConsolePage, name: str, summary: Summary | None) -> dict[str, A
     return {
         "night": name,
         "verdict": str(summary.verdict),
-        "line": summary.line,
+        "line": shown(recognized(summary.line), page.texts),
         "findings": sum(summary.findings.values()),
         "late": sum(summary.late.values()),
         "services": summary.services,

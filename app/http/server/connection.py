@@ -229,7 +229,7 @@ class HttpConnection(asyncio.Protocol):
             out.append(CLOSE)
             reader.ended = True
         elif request is not None and request.block.connection:
-            out.append(KEEP_ALIVE)  # a client of HTTP/1.0 goes by it
+            out.append(KEEP_ALIVE)  # a client of HTTP/1.0 relies on it
         out.append(server.date)
         body = reply.body
         if body and (request is None or request.method != b"HEAD"):

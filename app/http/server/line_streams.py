@@ -88,7 +88,7 @@ class LineStreams:
         if not stream.ready or stream.reading or self._streams.get(connection) is not stream:
             return
         is_idle = self._loop.time() - stream.sent_s >= IDLE_S
-        stream.due = False  # before it is read: a change that comes meanwhile is read again
+        stream.due = False  # before it is read: a change that comes in the meantime is read again
         stream.reading = self._put(partial(self._make, connection, stream, is_idle))
         if not stream.reading:
             stream.due = True  # the pool is full: the next tick tries again

@@ -105,7 +105,7 @@ class PoolCalls:
         self.put_read = self._readers.put
 
     def stop(self) -> None:
-        """Drop queued calls; running ones go on."""
+        """Drop queued calls; running ones continue."""
         for pool in self._all():
             pool.stop()
 

@@ -52,7 +52,7 @@ MEMO_BYTES_MAX = 192 * 1024 * 1024
 class RequestAnswers:
     """Has the routes, the memos of requests, the pools and the forwarder. Used on the loop's thread."""
 
-    # Without these, Python 3.11 looks each method up anew: it does so for objects with over 29 attributes.
+    # Without these, Python 3.11 looks each method up again: it does so for objects with over 29 attributes.
     __slots__ = (
         "_access_log",
         "_beat_sender",

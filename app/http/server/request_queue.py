@@ -241,7 +241,7 @@ class RequestQueue:
             self._left = NOTHING
 
     def rest(self) -> None:
-        """Go on in the loop's next turn, unless something else is waited for anyway."""
+        """Continue in the loop's next turn, unless something else is waited for anyway."""
         if not (self.busy or self.blocked or self._resting):
             self._resting = True
             self._server.resting += 1

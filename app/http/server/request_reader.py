@@ -331,7 +331,7 @@ class RequestReader:
         return None
 
     def _on_parser_error(self, error: Exception, data: bytes | memoryview) -> Refusal | None:
-        """Go on where the parser stopped at a wish to speak another protocol; else refuse the request."""
+        """Continue where the parser stopped at a wish to speak another protocol; else refuse the request."""
         rest = memoryview(data)
         while isinstance(error, httptools.HttpParserUpgrade) and not self.ended:
             rest = rest[error.args[0] :]

@@ -119,7 +119,7 @@ class LoopWorker(Worker):  # type: ignore[misc]  # gunicorn has no types
         server.stop()
 
     async def _retire(self, services: Services) -> None:
-        """Go on serving for the time that load balancers need to choose other members; then leave."""
+        """Keep serving for the time that load balancers need to choose other members; then leave."""
         end_s = self.loop.time() + services.settings.leave_grace_ms / 1_000
         while self.loop.time() < end_s:
             self.notify()

@@ -101,7 +101,7 @@ REMAINED = json_of(
         {
             "total": whole(5, "All instances of the service, in any state."),
             "serving": whole(4, "Instances that clients called before: healthy, enabled, with a weight above 0."),
-            "remaining": whole(3, "Instances among these that clients go on calling."),
+            "remaining": whole(3, "Instances among these that clients keep calling."),
             "threshold": number(0.0, "The protect threshold of the service."),
         },
     )

@@ -1,1 +1,1 @@
-"""Limits of what one client address may do, for both frontends."""
+"""Limits on the calls of one client address, for both frontends."""

@@ -64,7 +64,7 @@ class AnswerBudget:
         """Refuse an answer of ``count`` bytes, which is about to be made on the event loop, if it has no room.
 
         Raises:
-            TooManyRequests: it does not fit beside the answers under way.
+            TooManyRequests: it does not fit next to the answers under way.
         """
         if count <= LARGE_ANSWER_BYTES:
             return

@@ -1,6 +1,6 @@
-"""The connections that a node accepts: one budget for all its ports, with a reserve for each kind.
+"""The connections that a node accepts: one budget for all its ports, with a reserve for every kind.
 
-A connection first takes from the reserve of its kind, and then from the shared rest. So a flood of one kind uses up
+A connection first takes from its reserve, and then from the shared rest. So a flood of one kind uses up
 what is shared, and never the reserves of the others: gRPC is full, and HTTP still answers.
 """
 
@@ -18,12 +18,12 @@ KEPT_FOR_MEMBERS = 256
 
 
 class Share:
-    """The connections of one kind. Used on the loop's thread; any thread may read ``count`` and ``refused``."""
+    """The connections of a single kind. Used on the loop's thread; any thread may read ``count`` and ``refused``."""
 
     __slots__ = ("_room", "count", "kept", "most", "refused")
 
     def __init__(self, room: "ConnectionRoom", kept: int, most: int) -> None:
-        """``kept``: the reserve, for which there always is room. ``most``: the upper bound, whatever is free."""
+        """``kept``: the reserve, which is always free for this kind. ``most``: the upper bound."""
         self._room = room
         self.kept = kept
         self.most = most

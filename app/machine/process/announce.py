@@ -79,7 +79,7 @@ def to_try(settings: Settings, last: Settings | None = None) -> str:
 def request_to_try(register_at: str, list_at: str, trusted: str = "") -> str:
     """Return the text with two commands: register an instance at one node's URL, and list it at another's.
 
-    ``trusted``: the file of certificates by which HTTPS is checked.
+    ``trusted``: the file of certificates that HTTPS is checked with.
     """
     curl = f"curl --cacert '{trusted}'" if trusted else "curl"
     instance = "serviceName=orders&ip=10.0.0.7&port=8080"

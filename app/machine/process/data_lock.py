@@ -6,6 +6,8 @@ from pathlib import Path
 from types import TracebackType
 
 from app.config.settings_keys import DATA_DIR, SettingError
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 
 LOCK_NAME = "LOCK"
 """The file whose content is the number of the process that holds the lock."""
@@ -37,7 +39,8 @@ class DataLock:
             self._data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
             descriptor = os.open(self._data_dir / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise DataLockError(f"data folder {self._data_dir} cannot be used: {error.strerror}") from None
+            text = N_("data folder %(folder)s cannot be used: %(reason)s")
+            raise DataLockError(phrase(text, folder=self._data_dir, reason=error.strerror)) from None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.ftruncate(descriptor, 0)
@@ -46,12 +49,18 @@ class DataLock:
             holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(descriptor)
             raise DataFolderInUse(
-                f"data folder {self._data_dir} is in use by another node, process {holder}; "
-                f"stop it, or set {DATA_DIR.name} to another folder"
+                phrase(
+                    "data folder %(folder)s is in use by another node, process %(process)s; stop it, or set %(key)s to "
+                    "another folder",
+                    folder=self._data_dir,
+                    process=holder,
+                    key=DATA_DIR.name,
+                )
             ) from None
         except OSError as error:
             os.close(descriptor)
-            raise DataLockError(f"data folder {self._data_dir} cannot be locked: {error.strerror}") from None
+            text = N_("data folder %(folder)s cannot be locked: %(reason)s")
+            raise DataLockError(phrase(text, folder=self._data_dir, reason=error.strerror)) from None
         self._descriptor = descriptor
 
     def release(self) -> None:

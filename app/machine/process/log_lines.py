@@ -22,7 +22,7 @@ def masked(text: str) -> str:
 
 
 class LineFormatter(logging.Formatter):
-    """Writes the unprintable characters of a message as escapes, so that no text can forge a line of its own.
+    """Writes the unprintable characters of a message as escapes, so that no text can forge a separate line.
 
     Tracebacks, which follow the message, keep their lines.
     """

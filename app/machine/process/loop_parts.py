@@ -68,7 +68,7 @@ class RequestMemo(Generic[R_contra, V]):
 
     The memo is bounded by memory. It keeps each entry that clients use at least once in ``UNUSED_S``: a full memo takes
     no new ones in place of these. (A memo that replaced the oldest would never find a round of beats that is larger
-    than itself.) Entries that nobody uses leave as others are added, so a burst of requests holds its memory for two
+    than itself.) Unused entries leave as others are added, so a burst of requests holds its memory for two
     minutes at most once others come.
 
     A request that comes once leaves a mark of four bits in a word of a table, which is chosen by its hash. Two
@@ -155,7 +155,7 @@ class RequestMemo(Generic[R_contra, V]):
             self.bytes_held += size
 
     def _look(self) -> None:
-        """Look at the next entries of this round, and drop those that nobody used since the last one.
+        """Look at the next entries of this round, and drop those that were not used since the last one.
 
         A round begins ``UNUSED_S`` after the end of the one before, so that each entry has as long to be used.
         """
@@ -209,7 +209,7 @@ class LoopPauses:
         self._waited_until_s = self._waited_until_max_s = 0.0
 
     def check(self) -> None:
-        """Notice a pause; call it before anything that came meanwhile is executed."""
+        """Notice a pause; call it before anything that came in the meantime is executed."""
         now_s = self._awake_s()
         if now_s - self._ran_s <= self._pause_s:
             return
@@ -301,7 +301,7 @@ async def _finish(coroutine: Coroutine[Any, Any, T], waited: Any) -> T:
 
 @types.coroutine
 def _rest(coroutine: Coroutine[Any, Any, T], waited: Any) -> Generator[Any, Any, T]:
-    """Go on with a coroutine that waits for the future ``waited``."""
+    """Continue with a coroutine that waits for the future ``waited``."""
     while True:
         failure: BaseException | None = None
         try:

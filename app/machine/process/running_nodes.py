@@ -12,7 +12,7 @@ from app.machine.process.data_lock import LOCK_NAME
 
 PROC = Path("/proc")
 APPLICATIONS = frozenset((b"app.wsgi:app", b"rollcall_registry.wsgi:app"))
-"""The application that gunicorn is told to run, in a checkout and installed: an argument of each node's process."""
+"""The application that gunicorn runs, in a checkout and installed: an argument of each node's process."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,7 @@ def create_private(path: Path) -> None:
 
 
 def _narrow(path: Path, mode: int) -> bool:
-    """Set the mode of our own file or folder if others have rights to it. Return whether the mode was changed."""
+    """Set the mode of this user's file or folder if others have rights to it. Return whether the mode was changed."""
     found = path.lstat()
     if stat.S_ISLNK(found.st_mode) or not found.st_mode & OTHERS or found.st_uid != os.geteuid():
         return False

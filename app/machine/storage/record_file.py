@@ -13,7 +13,9 @@ from urllib.parse import quote
 
 import orjson
 
-from app.config.settings_keys import SettingError
+from app.config.settings_keys import SettingError, unreadable
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 from app.machine.storage.private_files import create_private
 from app.naming.model.keys import WALL_MS_END
 from app.naming.model.nacos_errors import InvalidParam, StorageError
@@ -28,7 +30,8 @@ SCHEMA_VERSION = 2
 UNDATED_VERSION = 1
 """The format without ``changed_here_ms``, the time by this member's wall clock. There the time is the writer's."""
 BUSY_TIMEOUT_S = 5.0
-ADVICE = "move it away to let this member load from the others"
+ADVICE = phrase("move it away to let this member load from the others")
+_UNOPENED = N_("%(file)s cannot be opened: %(reason)s")
 SET_ASIDE = (
     "CREATE TABLE IF NOT EXISTS set_aside"
     " (key, version, changed, value, changed_wall_ms, changed_here_ms, why TEXT, set_aside_ms INTEGER)"
@@ -104,7 +107,8 @@ class RecordFile:
         connection.execute("PRAGMA synchronous = FULL")
         found = connection.execute("PRAGMA user_version").fetchone()[0]
         if found > SCHEMA_VERSION:
-            raise SettingError(f"{self._path} was written by a later release (format {found}); it is not touched")
+            text = N_("%(file)s was written by a later release (format %(format)s); it is not changed")
+            raise SettingError(phrase(text, file=self._path, format=found))
         if (complaint := connection.execute("PRAGMA quick_check").fetchone()[0]) != "ok":
             raise sqlite3.DatabaseError(complaint)
         connection.execute(
@@ -122,11 +126,12 @@ class RecordFile:
             case SettingError():
                 return error
             case OSError():
-                return SettingError(f"{self._path} cannot be opened: {error.strerror}")
+                return SettingError(phrase(_UNOPENED, file=self._path, reason=error.strerror))
             case sqlite3.OperationalError():
-                return SettingError(f"{self._path} cannot be opened: {error}")
+                return SettingError(phrase(_UNOPENED, file=self._path, reason=error))
             case _:
-                return SettingError(f"{self._path} is damaged ({error}); {ADVICE}")
+                text = N_("%(file)s is damaged (%(reason)s); %(advice)s")
+                return SettingError(phrase(text, file=self._path, reason=error, advice=ADVICE))
 
     def close(self) -> None:
         """Close the file. May be called twice."""
@@ -136,7 +141,7 @@ class RecordFile:
                 self._connection = None
 
     def read_all(self, offset_ms: int) -> Iterator[Record]:
-        """Return all records, as ``RecordDisk``. Rows that cannot be read are set aside, and the start goes on.
+        """Return all records, as ``RecordDisk``. Rows that cannot be read are set aside, and the start continues.
 
         Raises:
             SettingError: SQLite cannot read the file.
@@ -217,7 +222,7 @@ class RecordFile:
         self._received_bytes += sum(ROW_BYTES + len(value or b"") for _, _, _, value, _, _ in rows)
 
     def sync(self) -> None:
-        """Wait until the disk has all that was written. Other writes go on meanwhile.
+        """Wait until the disk has all that was written. Other writes continue in the meantime.
 
         Raises:
             StorageError: the disk failed, or the file is closed.
@@ -310,19 +315,19 @@ def unread_records(folder: Path) -> list[UnreadRecord]:
             read = (_record_or_why(row, 0) for row in _rows(connection, is_undated))
             return kept + [one for one in read if isinstance(one, UnreadRecord)]
     except sqlite3.Error as error:
-        raise SettingError(f"{path} cannot be read: {error}") from error
+        raise unreadable(path, error) from error
 
 
 def _text(raw: bytes) -> str:
     """Return a text of the file.
 
-    Bytes that are no UTF-8 make a text that fails every check, and that encodes back to them.
+    Bytes that are not UTF-8 make a text that fails every check, and that encodes back to them.
     """
     return raw.decode("utf-8", "surrogateescape")
 
 
 def _condition(key: object) -> tuple[str, object]:
-    """Return the condition that selects a row by its key, of whatever type, and the value to bind."""
+    """Return the condition that selects a row by its key, of any type, and the value to bind."""
     if isinstance(key, str):
         return "key = CAST(? AS TEXT)", key.encode("utf-8", "surrogateescape")
     return "key IS ?", key

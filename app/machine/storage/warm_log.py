@@ -1,7 +1,7 @@
 """The warm-start store: instance lists on disk, so that a cluster that restarts as a whole does not start empty.
 
 It is a copy of the lists in memory, some hundred milliseconds old, or two seconds for a list that changes all the time,
-in an SQLite file of its own. Newer lists of peers win over it. A copy that is too old is not used. A damaged file is
+in a separate SQLite file. Newer lists of peers win over it. A copy that is too old is not used. A damaged file is
 renamed, and its new name logged.
 
 A change of one instance writes its whole list, so the work per second is bounded for any kind of change. If all lists
@@ -50,7 +50,7 @@ BYTES_PER_PART = 1_024
 """The cost of making a part, in bytes of a slice, in addition to the part's own bytes."""
 ROWS_PER_FLUSH_MAX = 2_000
 ROWS_PER_STATEMENT = 100
-"""Each statement, and each list that is compressed, gives up the interpreter. The thread then waits for it beside a
+"""Each statement, and each list that is compressed, gives up the interpreter. The thread then waits for it next to a
 busy loop, which costs both more than the work itself: few calls, each for much."""
 PACK_LEVEL = 1
 UNPACKED_BYTES_MAX = 16 * 1024
@@ -221,7 +221,7 @@ class WarmStore:
     def _opened_again(self, now_ms: int) -> bool:
         """Open the file if it is time to do so.
 
-        Changes that came meanwhile are still written, unless nothing is kept at all.
+        Changes that came in the meantime are still written, unless nothing is kept at all.
         """
         if self._reopen_ms is None:
             self._noted.take()
@@ -321,7 +321,7 @@ class WarmStore:
 
 
 class _Datums(Iterator[Datum]):
-    """The datums of a file's rows, one by one. After a failure the iteration goes on with the next row."""
+    """The datums of a file's rows, one by one. After a failure the iteration continues with the next row."""
 
     def __init__(
         self,
@@ -342,6 +342,9 @@ class _Datums(Iterator[Datum]):
         self._is_known = is_known
         self._leave_out = leave_out
         self._passed = 0
+
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def __next__(self) -> Datum:
         while self._rows:

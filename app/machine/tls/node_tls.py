@@ -32,7 +32,7 @@ class PortCertificate:
 
 @dataclass(frozen=True, slots=True)
 class NodeTls:
-    """The TLS of one node. ``http`` and ``members`` are None while the HTTP port is plain."""
+    """The TLS of one node. ``http`` and ``members``: None while the HTTP port is plain."""
 
     stats: TlsStats
     watch: CertificateWatch

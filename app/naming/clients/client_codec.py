@@ -122,7 +122,7 @@ def _info(one: Instance) -> dict[str, Any]:
 
 
 def _batch_info(part: Publication) -> bytes:
-    # The fields that Java writes for an entry without an address of its own.
+    # The fields that Java writes for an entry without a separate address.
     head = {"port": 0, "healthy": False, "extendDatum": {}, "metadataId": "null:0:null"}
     return b'%b,"instancePublishInfos":[%b]}' % (orjson.dumps(head)[:-1], _infos(part))
 

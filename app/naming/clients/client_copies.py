@@ -278,7 +278,7 @@ class ClientCopies:
                 self.add_tombstone(client.client_id, client.version)
         with table.lock:
             events = self._hand_over.stop_sending(withdrawn)
-            table.copy_writers = writers  # the next search for expired copies adds the writer of a copy made meanwhile
+            table.copy_writers = writers  # the next search for expired copies adds the writer of a copy made since then
         self._publish_all(events)
         for client_id, removal in table.old_removals(self._expiry_ms, now_ms):
             with table.lock:

@@ -130,8 +130,8 @@ class HandOver:
     ) -> list[Event]:
         """Remove instances that are back elsewhere from a copy's publication. Return nothing if none was in it.
 
-        The copy then has another state, below all that its member gave. Should its run go on after all, because it was
-        only out of the member list for a while, its next verify round repairs the copy.
+        The copy then has another state, below all that its member gave. Should its run continue after all, because it
+        was only out of the member list for a while, its next verify round repairs the copy.
         """
         publication = client.published[key]
         left = {one: instance for one, instance in publication.instances.items() if one not in instance_keys}

@@ -203,7 +203,7 @@ class OwnClients:
         numbers = instance_numbers(client_id, table.native(client_id).revision, wall_ms)
         instances = instances_of(commands, numbers, self._shared)
         with table.lock:
-            client = table.native(client_id)  # it may have disconnected meanwhile
+            client = table.native(client_id)  # it may have disconnected in the meantime
             service = table.services.get(*key)
             seen = NO_VERSION
             if service is not None:

@@ -270,7 +270,7 @@ class BeatCheck:
                 if self._may_check and self._act(service, stored, beat_ms, changes + 1):
                     changed, changes = True, changes + 1
                 else:
-                    due_ms = self._now_ms  # it beat just now, or this process paused meanwhile
+                    due_ms = self._now_ms  # it beat just now, or this process paused in the meantime
                 if self._is_full(UNITS_PER_CHANGE):
                     changed = self._tell(service, changed)
                     yield

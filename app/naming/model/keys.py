@@ -250,7 +250,7 @@ def parse_datum_key(key: str) -> tuple[str, str] | None:
 
 
 def dump_bucket(namespace: str, full_name: str) -> int:
-    """Return the bucket of a service in a dump; services of one short name share it, whatever their group."""
+    """Return the bucket of a service in a dump; services of one short name share it, in all groups."""
     return crc32(f"{namespace}\0{full_name.rpartition(GROUP_SPLITTER)[2]}".encode()) % DUMP_BUCKETS
 
 

@@ -83,10 +83,10 @@ class Records:
 
     tag = staticmethod(record_tag)
 
-    def read_disk(self) -> int:
-        """Load all records from the disk. Return their number."""
+    def read_disk(self, shown: Callable[[Iterable[Record]], Iterable[Record]] = iter) -> int:
+        """Load all records from the disk. Return their number. ``shown`` may count them as they are read."""
         now_ms = self._monotonic_ms()
-        for read in self._disk.read_all(self._offset_ms()):
+        for read in shown(self._disk.read_all(self._offset_ms())):
             is_to_come = read.changed_ms is not None and read.changed_ms > now_ms  # the wall clock went back
             record = replace(read, changed_ms=None) if is_to_come else read
             self._records[record.key] = record

@@ -23,7 +23,7 @@ class WriteTurns:
     """Turns at names, each name's in the order of the requests.
 
     A turn at several names requests all of them at once and waits only for earlier turns, so no two turns wait for each
-    other. Turns that share no name go on side by side.
+    other. Turns that share no name continue side by side.
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class _Write:
 class GroupCommit:
     """The queue in front of the disk. The first thread writes for all that wait behind it, with one wait for the disk.
 
-    Each then goes on alone, in the order of the queue: the consequences of a durable write, which readers and other
+    Each then continues alone, in the order of the queue: the consequences of a durable write, which readers and other
     members see, come before those of all later writes. No lock is held during the write, so the queue accepts further
     writes. It has at most as many entries as there are threads that write.
     """

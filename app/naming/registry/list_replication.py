@@ -139,7 +139,7 @@ class ListReplication:
         with self._table.lock:
             service = self._table.find(datum.key)
             if service is None or service.version != stored.version:
-                return False  # a change that came meanwhile has a new version already
+                return False  # a change that came in the meantime has a new version already
             self._lists.raise_version(service, now_ms)
             service.revision += 1
             return True
@@ -163,7 +163,7 @@ class ListReplication:
             service = self._table.find(key)
             if service is None or service.version == NO_VERSION or service.version.writer == self._lists.writer:
                 return False
-            # Peers know the data of real Nacos under versions of their own.
+            # Peers know the data of real Nacos under their own versions.
             claimed = service.version if "~" in service.version.writer else None
             self._lists.raise_version(service, now_ms)
             service.revision += 1

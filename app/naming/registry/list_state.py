@@ -141,7 +141,7 @@ class ListState:
             self._changed.note(service.key)
             service.clusters = service.clusters | clusters
             service.shortest_timeout_ms, service.id_allocator = shortest_timeout_ms, None
-            # If its writer has no removals left, their time is over, and does not begin anew here.
+            # If its writer has no removals left, their time is over, and does not begin again here.
             is_spent = not value.stored and not value.tombstones and version.writer != self.writer
             service.changed_ms = now_ms - self.tombstone_slack_ms - 1 if is_spent else now_ms
             service.revision += 1

@@ -39,7 +39,7 @@ def unhealthy_of(service: Service) -> int:
 
     Each page of the console that shows it asks all services. One without such instances is counted once a revision.
     """
-    revision = service.revision  # before the count: a change meanwhile raises it
+    revision = service.revision  # before the count: a change in the meantime raises it
     if service.calm_revision == revision:
         return 0
     count = _count_unhealthy(service)

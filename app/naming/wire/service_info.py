@@ -122,7 +122,7 @@ class ListAnswer:
         if not self._tail:
             return self._head
         if echo is NO_ECHO:
-            if self.is_long:  # a format would take a quarter more memory meanwhile, and twice the time
+            if self.is_long:  # a format would take a quarter more memory in the meantime, and twice the time
                 return b"".join((self._head, b"%d" % now_ms, self._tail))
             return b"%b%d%b" % (self._head, now_ms, self._tail)
         return b"".join((self._head, b"%d" % now_ms, self._middle, echo, self._end))
@@ -265,6 +265,6 @@ def _digest(view: ServiceView, hosts: list[bytes]) -> str:
     """
     digest = hashlib.md5(usedforsecurity=False)
     digest.update(repr((view.full_name, view.clusters, view.protect_threshold, len(view.instances))).encode())
-    for one in sorted(hosts):  # each member has an order of its own
+    for one in sorted(hosts):  # each member has a separate order
         digest.update(one)
     return digest.hexdigest()

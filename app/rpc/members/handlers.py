@@ -33,7 +33,7 @@ from distro.model.types import DataOperation
 SMALL_BYTES = 16_384
 """The largest content that is decoded on the event loop: under a millisecond's work."""
 REPORT_BYTES_MAX = 262_144
-"""The longest report of a member about itself, with what real Nacos adds to it."""
+"""The longest report of a member about itself, with the additions of real Nacos."""
 THREADS = 2
 Answer = Mapping[str, Any]
 T = TypeVar("T")

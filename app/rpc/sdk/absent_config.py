@@ -9,7 +9,7 @@ from app.peers.payload import FAILED, encode, failure, request_body, success
 from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 
 CONFIG_NOT_FOUND = 300
-"""The code by which SDKs learn that no such configuration exists. Source: Nacos 2.2.3 ConfigQueryResponse."""
+"""The code that tells SDKs that no such configuration exists. Source: Nacos 2.2.3 ConfigQueryResponse."""
 NO_PUBLICATIONS = "this is a naming server: configurations are neither published nor removed here"
 
 NO_WATCHES = "this is a naming server: it has no configurations to watch"

@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 SLICE_S = 0.002
 """The time for changes and messages in one piece; then the loop runs its other callbacks."""
 WAIT_MS = 50
-"""The time between two checks whether pushes may go on."""
+"""The time between two checks whether pushes may continue."""
 SHARED_MAX = 1_000
 """The most messages that are kept for further clients."""
 CHANGE, NAMES = "NamingFuzzyWatchChangeNotifyRequest", "NamingFuzzyWatchSyncRequest"
@@ -38,7 +38,8 @@ ADDED, REMOVED = "ADD_SERVICE", "DELETE_SERVICE"
 
 
 class FuzzyPusher:
-    """Sends watching clients what comes and goes. ``changed`` is called from any thread, all else on the loop."""
+    """Sends watching clients what comes and goes. ``changed`` is called from any thread, everything else on the
+    loop."""
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class FuzzyPusher:
             self.go_on()
 
     def go_on(self) -> None:
-        """Send what is ready, unless that is under way."""
+        """Send all ready messages, unless that is under way."""
         self._awake = False  # before the changes are read: a later one wakes again
         if self._loop is not None and self._running is None:
             self._running = self._loop.create_task(self._run())

@@ -21,7 +21,7 @@ from app.rpc.server.grpc_routes import GrpcRequest, GrpcRoute
 
 WATCH, CANCEL = "WATCH", "CANCEL_WATCH"
 PATTERNS_OVER_LIMIT, MATCHES_OVER_LIMIT = 50_310, 50_311
-"""The codes by which SDKs learn of a limit. Source: Nacos 3.0.3 ErrorCode, with the texts."""
+"""The codes that tell SDKs of a limit. Source: Nacos 3.0.3 ErrorCode, with the texts."""
 BYTES_PER_NAME = 10
 """A received key has two pairs of ``@``, three names, quotes and a comma."""
 NAMES_PER_LOOK = 128
@@ -109,7 +109,7 @@ class FuzzyHandlers:
         """Compare the services that a client knows with those that match, in slices of the loop.
 
         Return the names of those that are new to the client, and then of those that it knows and that are gone, with
-        the index of the first of these. Services that come or go meanwhile are sent to it as changes.
+        the index of the first of these. Services that come or go in the meantime are sent to it as changes.
         """
         pattern, begun_s = watched.pattern, time.perf_counter()
         received, prefix = set[str](), namespace.name + GROUP_SPLITTER

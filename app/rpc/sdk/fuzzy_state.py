@@ -1,4 +1,4 @@
-"""The state of fuzzy watches: of namespaces, of patterns, and of clients with what waits for each."""
+"""The state of fuzzy watches: of namespaces, of patterns, and of clients with their waiting messages."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""The fuzzy watches of gRPC clients: the services that are there, and the messages that each client still has to get.
+"""The fuzzy watches of gRPC clients: the existing services, and the messages that each client still has to get.
 
 Pure: names and time come in, messages that are due go out. A message carries names; whether a service is there is read
 when the message is made, so late, merged and repeated messages are true.
@@ -45,7 +45,7 @@ class FuzzyWatches:
     """The watches by client and pattern. Used on the loop's thread; ``namespaces`` may be asked from any thread."""
 
     def __init__(self, patterns_max: int, patterns_per_client_max: int, matches_max: int) -> None:
-        """``matches_max``: the services of one pattern that a client may be shown. 0 is no limit, of each."""
+        """``matches_max``: the services of one pattern that a client may be shown; 0 means unlimited."""
         self._patterns_max = patterns_max
         self._patterns_per_client_max = patterns_per_client_max
         self._matches_max = matches_max
@@ -132,7 +132,7 @@ class FuzzyWatches:
         return 0 < self._matches_max < watched.count
 
     def shown_max(self) -> int:
-        """Return the services of a pattern that a client may be shown; 0 is no limit."""
+        """Return the services of a pattern that a client may be shown; 0 means unlimited."""
         return self._matches_max
 
     def _cancel(self, watcher: WatchingClient, text: str) -> None:
@@ -150,7 +150,7 @@ class FuzzyWatches:
     def loaded(self, namespace: WatchedNamespace, names: set[str], is_there: Callable[[str], bool]) -> None:
         """Take the names of the services that a namespace had at some time since its first watch.
 
-        ``is_there``: returns whether a service has an instance now, for those that changed meanwhile.
+        ``is_there``: returns whether a service has an instance now, for those that changed in the meantime.
         """
         namespace.present = names
         early, namespace.early = namespace.early, {}
@@ -215,7 +215,7 @@ class FuzzyWatches:
     # --- messages --------------------------------------------------------------------------------
 
     def ready(self) -> Iterator[WatchingClient]:
-        """Take the clients that may be sent something, one by one; the caller sends what ``take`` gives."""
+        """Take the clients that may be sent something, one by one; the caller sends the results of ``take``."""
         while self._ready:
             watcher = next(iter(self._ready))
             del self._ready[watcher]
@@ -245,7 +245,7 @@ class FuzzyWatches:
         return namespace is not None and namespace.present is not None and key[1] in namespace.present
 
     def batch(self, names: ServiceNames) -> Sequence[tuple[str, bool]]:
-        """Return the services of the next batch, each with whether it is there, without new ones that went again."""
+        """Return the services of the next batch, each with whether it exists, without new ones that went again."""
         space, begin = names.pattern.namespace, names.at
         found = [(one, self.is_there((space, one))) for one in names.names[begin : begin + BATCH_NAMES]]
         return [one for index, one in enumerate(found, begin) if one[1] or index >= names.known_from]
@@ -308,7 +308,7 @@ class FuzzyWatches:
             self._ready[watcher] = None
 
     def _settle(self, one: Sent) -> None:
-        """Go on with a list whose batch was acknowledged.
+        """Continue with a list whose batch was acknowledged.
 
         The services of the batch that are gone are sent once more, as single changes: the Java client (3.0.3 and 3.1.1)
         leaves out removals in a list.

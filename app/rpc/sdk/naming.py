@@ -159,7 +159,7 @@ class NamingHandlers:
         return success(type=kind)
 
     def _audit(self, verb: str, request: GrpcRequest, key: ServiceKey, after: object, before: object = None) -> None:
-        """Write what a client published of a service, or that it withdrew all of it."""
+        """Write a client's publications of a service, or their withdrawal."""
         audit = self._services.instruments.audit
         if audit.covers_instances:
             audit.write(
@@ -189,7 +189,7 @@ class NamingHandlers:
     # --- services --------------------------------------------------------------------------------
 
     async def query(self, request: GrpcRequest) -> bytes:
-        """Answer with a service's instances; an unknown one has none."""
+        """Answer with a service's instances; an unknown one gives an empty list."""
         fields = request.fields
         variant = InfoVariant(fields.text("cluster", chars_max=CLUSTERS_CHARS_MAX), fields.flag("healthyOnly", False))
         key = key_of(fields, self._name_rule)
@@ -254,10 +254,10 @@ def key_of(fields: Fields, rule: NameRule) -> ServiceKey:
     """Return namespace and full name of the service that a request names.
 
     Raises:
-        InvalidParam: the name is missing or not allowed, or a text is no text.
+        InvalidParam: the name is missing or not allowed, or a text has another type.
     """
     group, service = fields.text("groupName", DEFAULT_GROUP), fields.required("serviceName")
-    # Since 2.3, Nacos refuses a name with a group of its own.
+    # Since 2.3, Nacos refuses a name with a separate group.
     is_checked = rule is NameRule.NACOS_2
     name = f"{group}{GROUP_SPLITTER}{service}" if is_checked else compose_service_name(service, group)
     if not is_usual_name(name):
@@ -271,7 +271,7 @@ def command_of(
     """The registration of an instance that a request brings.
 
     Raises:
-        InvalidParam: a field is missing or of another kind; the text names it.
+        InvalidParam: a field is missing or has another type; the text names it.
     """
     app = request.connection.app
     app = app if app != "-" else "DEFAULT"

@@ -15,15 +15,16 @@ from app.rpc.server.connections import Connection, Connections
 
 LOG = logging.getLogger(__name__)
 NO_ROOM_MS = 200
-"""The time until a push is tried again that had no room beside the answers under way."""
+"""The time until a push is tried again that had no room next to the answers under way."""
 WAIT_MS = 50
-"""The time between two checks whether pushes may go on."""
+"""The time between two checks whether pushes may continue."""
 WRITERS_PER_TURN = 8
 """The most clients whose message begins to be written in one turn of the loop, at some 0.15 ms each."""
 
 
 class GrpcPusher:
-    """Runs the schedule of pushes. ``changed`` and ``subscribed`` are called from any thread, all else on the loop."""
+    """Runs the schedule of pushes. ``changed`` and ``subscribed`` are called from any thread, everything else on the
+    loop."""
 
     def __init__(
         self,

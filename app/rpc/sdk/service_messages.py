@@ -42,7 +42,7 @@ class TooLarge(NacosError):
 
 
 class InfoVariant(NamedTuple):
-    """The values that a ServiceInfo depends on, beside the service."""
+    """The values that a ServiceInfo depends on, next to the service."""
 
     clusters: str = ""
     """Names with commas between; echoed as they are. Empty shows all."""
@@ -60,7 +60,7 @@ class Hosts(NamedTuple):
 
 
 class ServiceInfo:
-    """The JSON of one state of a service and one variant, but for ``lastRefTime`` and the echoed clusters."""
+    """The JSON of one state of a service and one variant, except for ``lastRefTime`` and the echoed clusters."""
 
     __slots__ = ("_after", "_before", "_content", "_head", "_middle", "request_id", "revision", "size")
 

@@ -1,4 +1,4 @@
-"""Ends the streams of clients whose token or right has ended: a subscription is a read that goes on."""
+"""Ends the streams of clients whose token or right has ended: a subscription is a read that continues."""
 
 import asyncio
 import logging
@@ -15,7 +15,7 @@ ROUND_S = 1.0
 SLICE = 256
 """The connections that are checked in one turn of the loop."""
 RENEW_MS = 60_000
-"""The time before the end of its token at which a client that shows no newer token is asked to connect anew.
+"""The time before the end of its token at which a client that shows no newer token is asked to connect again.
 
 Client libraries log in again after nine tenths of the time, but show a member the new token only with their next call.
 They open the new connection, with the new token, before they end the old one: their instances stay.
@@ -31,7 +31,7 @@ OnConnection = Callable[[Connection], None]
 class StreamRights:
     """Checks all connections in rounds. Used on the loop's thread only; does nothing while authentication is off.
 
-    ``end``: ends a connection. ``renew``: asks its client to connect anew.
+    ``end``: ends a connection. ``renew``: asks its client to connect again.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class StreamRights:
             raise AccessDenied(NOT_PERMITTED)
 
     def _held(self, one: Connection) -> Iterator[tuple[Action, Resource]]:
-        """Yield the rights that the client needs: for services that it publishes, and for what it follows."""
+        """Yield the rights that the client needs: for services that it publishes or follows."""
         for resource in self._watched(one.id):
             yield Action.READ, resource
         client = self._clients.client(one.id)

@@ -28,7 +28,7 @@ class Subscription:
     request_id: str = ""
     """The id of the push that the client has not acknowledged yet."""
     content: int | None = None
-    """The ``ServiceInfo.content`` that the last push showed; None when the next push is sent whatever it shows."""
+    """The ``ServiceInfo.content`` that the last push showed; None when the next push is sent in any case."""
     pushed_ms: int = 0
     """The time of the last push, and that of the last acknowledgement (monotonic); 0 for never."""
     answered_ms: int = 0
@@ -49,7 +49,7 @@ class GrpcPushStats:
 
 
 class GrpcSubscriptions:
-    """Subscriptions by client and service, and the pushes due to them. Not thread-safe, but for ``has``.
+    """Subscriptions by client and service, and the pushes due to them. Not thread-safe, except for ``has``.
 
     ``has``, ``changed`` and ``next_due_ms`` are those of ``PushSchedule``.
     """
@@ -141,7 +141,7 @@ class GrpcSubscriptions:
             yield one
 
     def is_news(self, one: Subscription, content: int) -> bool:
-        """Return whether ``content`` differs from what the last push showed, so that it is sent; count it if not.
+        """Return whether ``content`` differs from the content of the last push, so that it is sent; count it if not.
 
         A client that moves between members, or another source of the same instance, changes a service but not its
         list: a restart of a member would cause thousands of such pushes.

@@ -11,7 +11,7 @@ from app.machine.limits.client_addresses import AddressTable, ClientAddress, Fro
 from app.naming.clients.client_model import ServiceKey
 
 CONTROLS_MAX = 64
-"""The most messages that wait for one client, beside its pending services."""
+"""The most messages that wait for one client, next to its pending services."""
 LABELS_CHARS_MAX = 4_096
 """The most characters of all labels of a client, which are kept as long as its connection."""
 
@@ -70,7 +70,7 @@ class Connection:
     rights_version: int = -1
     """The version of the users for which the rights to all that the client holds were checked last."""
     renewal_asked_ms: int = 0
-    """The end of the session for which the client was asked to connect anew, with a new token."""
+    """The end of the session for which the client was asked to connect again, with a new token."""
     address: ClientAddress | None = None
     """The transport's address with its counts, from the setup on."""
 
@@ -84,7 +84,7 @@ class Connection:
         return not self.is_member
 
     def take_session(self, session: Session) -> None:
-        """Note the session of a call; after a change of user the rights to all subscriptions are checked anew."""
+        """Note the session of a call; after a change of user the rights to all subscriptions are checked again."""
         if self.session is not None and self.session.user != session.user:
             self.rights_version = -1
         self.session = session

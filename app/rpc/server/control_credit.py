@@ -1,4 +1,4 @@
-"""Bounds on the cost of a connection beside its calls: a credit for frames without a call, and bytes kept for it."""
+"""Bounds on the cost of a connection next to its calls: a credit for frames without a call, and bytes kept for it."""
 
 from dataclasses import dataclass
 from typing import Protocol

@@ -154,7 +154,7 @@ class Dispatcher:
             self._on_no_handler(kind[:TYPE_CHARS_MAX], connection.remote_ip)
             return wire.error_response(wire.NO_HANDLER, "RequestHandler Not Found")
         if not connection.registered:
-            # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect anew.
+            # SDKs take codes from 300 to 399 in a health check for "not ready yet", and would never connect again.
             code = wire.FAILED if kind == HEALTH_CHECK else wire.UNREGISTERED
             return wire.error_response(code, "Connection is unregistered.")
         connection.active_ms = self._now_ms()  # also where the call is refused: its client is alive
@@ -289,7 +289,7 @@ class Dispatcher:
         connection.active_ms = self._now_ms()
         if self._limits.rule.traced_ips:
             self._trace(connection, message)
-        # The result code alone: an SDK acknowledges pushes with ``success`` false beside it.
+        # The result code alone: an SDK acknowledges pushes with ``success`` false next to it.
         went_well = fields.whole("resultCode", wire.FAILED, -(2**31), 2**31) == wire.SUCCESS
         self._on_answer(connection.id, fields.text("requestId"), went_well)
 
@@ -390,7 +390,7 @@ def read_message(route: GrpcRoute, message: Payload) -> KnownMessage:
     """Parse a message of the route's type.
 
     Raises:
-        PayloadError: its body is no JSON object, or has too many values.
+        PayloadError: its body is not a JSON object, or has too many values.
     """
     values_max = len(message.body) // route.bytes_per_value if route.bytes_per_value else 0
     return KnownMessage(message, route, Fields(message.json(max(JSON_VALUES_MAX, values_max))))

@@ -136,7 +136,7 @@ class MessageReader:
         if self._encoding != b"gzip":
             raise MessageFault(INTERNAL, "a packed message without a known grpc-encoding")
         if bounds is not None and not bounds.may_unpack():
-            self.unpaid_bytes += ANYBODYS_BYTES_MAX  # a connection that goes on so is ended
+            self.unpaid_bytes += ANYBODYS_BYTES_MAX  # a connection that continues so is ended
             raise MessageFault(RESOURCE_EXHAUSTED, "too many packed messages of this address, please send them plain")
         decoder = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
         first = bytes_max if bounds is None else min(bytes_max, ANYBODYS_BYTES_MAX)

@@ -16,7 +16,7 @@ from app.rpc.server.grpc_messages import ANYBODYS_BYTES_MAX
 KNOWN_BYTES_MAX = 1_024
 """The most bytes of a kept message; a longer one is parsed each time. A registration has some 500 bytes."""
 ENTRY_BYTES, VALUE_BYTES = 1_000, 96
-"""The memory of a kept message beside its body, with the results of its handler, and of each value in the body."""
+"""The memory of a kept message next to its body, with the results of its handler, and of each value in the body."""
 
 
 class GrpcRequest(NamedTuple):
@@ -38,7 +38,7 @@ HotHandler = Callable[[Connection, "KnownMessage"], bytes | None]
 
 @dataclass(frozen=True, slots=True)
 class GrpcRoute:
-    """The handler of a type of request, the type of its answer, and who may call it."""
+    """The handler of a type of request, the type of its answer, and the right that it needs."""
 
     handler: Handler
     answer_type: str

@@ -130,7 +130,7 @@ class RpcServer:
                 except OSError as error:
                     if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
                         raise
-                    absent = error  # "::" of a machine without IPv6, beside its "0.0.0.0"
+                    absent = error  # "::" of a machine without IPv6, next to its "0.0.0.0"
             if absent is not None and not made:
                 raise absent
         except OSError:
@@ -142,7 +142,7 @@ class RpcServer:
     async def stop(self) -> None:
         """Take no new connections and calls; end the calls under way after ``GRACE_S``. May be called twice.
 
-        Clients are told twice: first to call elsewhere, then, as calls may be on their way, from which call on none is
+        Clients get two notices: first to call elsewhere, then, as calls may be on their way, from which call on none is
         taken.
         """
         if not self._listening:

@@ -17,7 +17,7 @@ from app.rpc.server.http2_frames import Code, ConnectionFault
 TABLE_BYTES = 4_096
 """The size of a connection's table: the default, which needs no announcement."""
 LIST_BYTES_MAX = 16_384
-"""The most bytes of the fields of one block, unpacked: each field counts 32 beside its name and value. SDKs send some
+"""The most bytes of the fields of one block, unpacked: each field counts 32 next to its name and value. SDKs send some
 400; a user's token is in the message, not here. It also bounds a block that names a large table entry repeatedly."""
 KEPT_BLOCKS = 8
 """The blocks of a connection whose meaning is kept. A client has one for each method, with a time limit and without."""
@@ -26,7 +26,7 @@ KEPT_BLOCK_BYTES = 64
 BYTES_PER_CREDIT = 128
 FIELDS_PER_CREDIT = 6
 RESIZED_PER_CREDIT = 16
-"""The cost of a block beside its frame, as a field takes 2 to 5 us and a byte 0.2 us: a thousand frames of large
+"""The cost of a block next to its frame, as a field takes 2 to 5 us and a byte 0.2 us: a thousand frames of large
 blocks took two seconds. The last counts bytes, too, of a block that begins with a change of the table's size, of which
 it may have thousands."""
 STATIC_ENTRIES = 61
@@ -92,7 +92,7 @@ class _WatchedTable(HeaderTable):
 class HeaderReader:
     """Reads the blocks of one connection, in their order.
 
-    Two blocks mean the same if they name the same entries of the tables, whatever numbers these have by then, and
+    Two blocks mean the same if they name the same entries of the tables, with any numbers, and
     differ in time limits alone: grpc-go sends another limit with each call, and adds it to the table. Such a block is
     read here, and all others by ``hpack``.
     """
@@ -100,7 +100,7 @@ class HeaderReader:
     __slots__ = ("_added", "_credit", "_decoder", "_heads", "_table")
 
     def __init__(self, credit: ControlCredit) -> None:
-        """``credit``: pays for what is read."""
+        """``credit``: pays for the bytes that are read."""
         self._credit = credit
         self._decoder = Decoder(max_header_list_size=LIST_BYTES_MAX)
         self._table = self._decoder.header_table = _WatchedTable()
@@ -114,7 +114,7 @@ class HeaderReader:
 
         Raises:
             ConnectionFault: the block cannot be unpacked, or is too large when it is; there were too many before.
-            MalformedBlock: it is no head of a request.
+            MalformedBlock: it is not the head of a request.
         """
         key = self._key(block)
         if key is not None and (head := self._heads.get(key)) is not None:

@@ -91,7 +91,7 @@ from app.rpc.server.http2_frames import (
 from app.rpc.server.reply_queue import OUT_BYTES_MAX, Outgoing, ReplyQueue
 
 FRAMES_PER_STEP = 16
-"""The frames that are read in one step: with their calls a millisecond or so."""
+"""The frames that are read in one step: with their calls about a millisecond."""
 BLOCK_BYTES_MAX = 16_384
 """The most bytes of a header block, packed."""
 CONTINUATIONS_MAX = 16
@@ -113,7 +113,7 @@ CLOSED_AT_ONCE = 16
 STREAM_WINDOW = 1 << 18
 CONNECTION_WINDOW = 1 << 20
 """The bytes that a client may send ahead. Both windows are widened as these are read, so that neither is ever used up:
-kept bytes have bounds of their own, and a client that sends faster than this side reads waits for the socket."""
+kept bytes have their own bounds, and a client that sends faster than this side reads waits for the socket."""
 PINGS_TOO_SOON_MAX = 2
 """The most PINGs that come too soon, with no message between them. Source: grpcio, ``grpc.http2.max_ping_strikes``."""
 OWN_PING = b"rollcall"
@@ -167,7 +167,7 @@ class _Stream:
     head: RequestHead
     is_bidi: bool
     reader: MessageReader | None
-    """The reader of the content; None for a request that is no call of ours, and once nothing more of it counts."""
+    """The reader of the content; None for a request that is not a call of gRPC, and once nothing more of it counts."""
     out: Outgoing
     half_closed: bool = False
     is_over: bool = False
@@ -847,7 +847,7 @@ class Http2Server:
         self._finish(stream_id)
 
     def ping(self) -> None:
-        """Ask whether the other side is there; ``ping_answered`` becomes true with its answer."""
+        """Ask whether the other side still answers; ``ping_answered`` becomes true with its answer."""
         self.ping_answered = False
         self._out.append(frame(PING, 0, 0, OWN_PING))
 

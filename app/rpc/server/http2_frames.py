@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 as bytes: their kinds, flags and errors (RFC 9113, sections 4, 6 and 7)."""
+"""Frames of HTTP/2 as bytes: types, flags and errors (RFC 9113, sections 4, 6 and 7)."""
 
 from enum import IntEnum
 from struct import Struct

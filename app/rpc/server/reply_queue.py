@@ -14,10 +14,10 @@ from app.rpc.server.http2_frames import (
 )
 
 OUT_BYTES_MAX = 32_768
-"""The most bytes that are framed at once: no more wait in the socket of a slow client, beside the system's buffer."""
+"""The most bytes that are framed at once: no more wait in the socket of a slow client, next to the system's buffer."""
 
 SMALL_PART_BYTES = 512
-"""The size of a small part: a client that reads makes room for more than this at a time."""
+"""The size of a small part: a client that reads takes more than this at a time."""
 
 
 @dataclass(slots=True, eq=False)
@@ -36,9 +36,9 @@ class Outgoing:
 
 
 class ReplyQueue:
-    """Sends what the windows of the connection and of its streams allow, a frame of each stream in turn.
+    """Sends as much as the windows of the connection and of its streams allow, a frame of each stream in turn.
 
-    ``CountedAnswer`` counts itself, however many queues it is in; all else is counted here while it waits.
+    ``CountedAnswer`` counts itself, however many queues it is in; everything else is counted here while it waits.
     """
 
     __slots__ = ("_blocked", "_kept", "_ready", "bytes", "frames_sent", "paused", "room", "sent", "window")
@@ -59,7 +59,7 @@ class ReplyQueue:
         self._ready: dict[int, Outgoing] = {}
         """The streams whose windows have room, in turn."""
         self._blocked: dict[int, Outgoing] = {}
-        """The streams whose windows have none: not looked at when others may send."""
+        """The streams with used-up windows: not looked at when others may send."""
 
     def __len__(self) -> int:
         """The number of streams that wait."""
@@ -79,7 +79,7 @@ class ReplyQueue:
         return True
 
     def look_again(self, stream_id: int, stream: Outgoing) -> None:
-        """Sort a stream anew, as its window has changed."""
+        """Sort a stream again, as its window has changed."""
         if self.waits(stream_id):
             self._ready.pop(stream_id, None)
             self._blocked.pop(stream_id, None)

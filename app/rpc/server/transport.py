@@ -37,14 +37,14 @@ EVENTS_PER_LOOK = 16
 HALF_S = 30.0
 """The time for an incomplete frame, header block or request to become whole, while nothing more of it comes."""
 HALF_MAX_S = 120.0
-"""The time for an incomplete request or message, whatever comes of it: 10 MiB over a slow line."""
+"""The time for an incomplete request or message, at any progress: 10 MiB over a slow line."""
 STALLED_S = 20.0
 """The time for a client to read ``READ_BYTES_MIN`` of the replies that wait for it, or all."""
 READ_BYTES_MIN = 65_536
 SHORT_STALLED_S = 3.0
 """The same, while other answers need the room."""
 UNREGISTERED_S = 60.0
-"""The time for a client without a setup, from its last call on: it connects anew when it has another."""
+"""The time for a client without a setup, from its last call on: it connects again when it has another."""
 UNSENT_BYTES_MAX = 1
 """The bytes in the socket's buffer here above which nothing more is written, as these are counted. With 0, uvloop's
 TLS would never stop."""
@@ -261,7 +261,7 @@ class RpcTransport(asyncio.Protocol):
             self._machine.end(call.stream_id, RESOURCE_EXHAUSTED, "too much waits for this client to read it")
 
     def _client_of(self) -> Connection:
-        """Return the client's data, made anew if another stream of the transport ended those before."""
+        """Return the client's data, made again if another stream of the transport ended those before."""
         client = self._client
         if client is None or client.is_gone:
             client = self._client = self._port.connections.opened(self._peer, self._port.on_cluster_port)
@@ -375,7 +375,7 @@ class RpcTransport(asyncio.Protocol):
         self._port.soon(stream)
 
     def _go_on(self) -> None:
-        """Go on with calls and streams that waited for the client to read."""
+        """Continue with calls and streams that waited for the client to read."""
         while self._held and self._is_read():
             call = self._held.pop(0)
             self._kept.add(-len(call.message))

@@ -1,1 +1,1 @@
-"""Commands of `rollcall` for operators: each loads what it needs when it runs."""
+"""Commands of `rollcall` for operators: each loads its modules when it runs."""

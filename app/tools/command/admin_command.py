@@ -224,7 +224,7 @@ def _ask(settings: Settings, name: str, password: str) -> str:
 
 
 def _https(settings: Settings) -> list[urllib.request.HTTPSHandler]:
-    """Return the way to call this machine's member by HTTPS, whatever name its certificate has."""
+    """Return the way to call this machine's member by HTTPS, with any name in its certificate."""
     if settings.http_tls is None:
         return []
     context = ssl.create_default_context(cafile=str(settings.http_tls.trusted))

@@ -54,17 +54,17 @@ def run(options: argparse.Namespace) -> int:
     """Print the settings, and return the exit code."""
     if options.client:
         return _run_client(options)
-    overrides, error = overrides_of(options), ""
+    overrides, error, seen = overrides_of(options), "", ""
     try:
         rows, warnings = effective_settings(overrides)
         ignored = ignored_settings(overrides)
     except SettingError as refused:
-        _note(str(refused))
+        _note(reason_of(refused))
         return 2
     try:
         warnings = list(read_settings(overrides).warnings)
     except SettingError as refused:
-        error = _without_secrets(str(refused), rows)
+        error, seen = (_without_secrets(text, rows) for text in (str(refused), reason_of(refused)))
     masked = [
         (name, MASKED if value and is_secret(name) else value, source)
         for name, value, source in rows
@@ -90,9 +90,9 @@ def run(options: argparse.Namespace) -> int:
                 )
             )
         for warning in warnings:
-            _note(gettext("warning: %(text)s", text=warning))
+            _note(gettext("warning: %(text)s", text=shown(warning)))
         if error:
-            _note(error)
+            _note(seen)
     return 2 if error else 1 if warnings else 0
 
 

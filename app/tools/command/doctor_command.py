@@ -65,7 +65,7 @@ def _findings(options: argparse.Namespace) -> Iterator[CheckFinding]:
     from app.tools.command.machine_checks import machine_findings
     from app.tools.command.member_checks import member_findings
 
-    access = access_of(options)  # a wrong option is told before all else
+    access = access_of(options)  # a wrong option is told before everything else
     try:
         settings = read_settings(overrides_of(options))
         access = access_of(options, "https" if options.tls else "http", settings.context_path)

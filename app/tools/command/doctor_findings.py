@@ -1,4 +1,4 @@
-"""The doctor's findings: each says what was checked, its state, and what to do."""
+"""The doctor's findings: each has its subject, its state, and the advice."""
 
 import enum
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class Severity(enum.IntEnum):
 class CheckFinding:
     """One finding, in English; texts made by ``phrase`` are shown in the language of the user.
 
-    ``what`` is one of SUBJECTS or a phrase; ``advice`` says what to do, and is empty if all is well.
+    ``what`` is one of SUBJECTS or a phrase; ``advice`` is a step to take, and empty if all is well.
     """
 
     what: str

@@ -79,7 +79,7 @@ def _asked(options: argparse.Namespace, ip: str, port: str) -> dict[str, Any]:
     """Return the answer of the server.
 
     Raises:
-        AccessError: an option cannot be used, or the server gave no answer; the text says what to do.
+        AccessError: an option cannot be used, or the server gave no answer; the text has advice.
     """
     from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Refused
 
@@ -149,7 +149,7 @@ def lines_of(answer: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _in_language(answer: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the verdict and the differences: of English ones those of the server, else made anew from the facts."""
+    """Return the verdict and the differences: of English ones those of the server, else made again from the facts."""
     texts = command_texts()
     if texts.language == ENGLISH:
         return answer["verdict"], answer["differences"]

@@ -53,7 +53,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def files_folder() -> Path:
-    """Return the folder with the files: inside the installed package, or beside the code of a checkout.
+    """Return the folder with the files: inside the installed package, or next to the code of a checkout.
 
     Raises:
         FilesRefused: the package was installed without it.
@@ -74,7 +74,7 @@ def write_files(source: Path, folder: Path, *, replace: bool) -> int:
     """Copy all files of ``source`` into ``folder``, scripts with the right to run; return how many files there are.
 
     Raises:
-        FilesRefused: a file with other content is there and ``replace`` is False, or a place is taken by another kind.
+        FilesRefused: a file with other content exists and ``replace`` is False, or a folder is in the way.
         OSError: the folder cannot be written.
     """
     names = sorted(

@@ -121,7 +121,7 @@ class LocalCluster:
                 del self._running[index]
                 left = len(self._running)
                 rest = (
-                    phrase("%(left)s of %(total)s members go on", left=left, total=len(self._nodes))
+                    phrase("%(left)s of %(total)s members continue", left=left, total=len(self._nodes))
                     if left
                     else phrase("it was the last")
                 )

@@ -100,7 +100,7 @@ def _unread(folder: Path) -> Iterator[CheckFinding]:
     try:
         found = unread_records(folder)
     except SettingError as error:
-        yield failure("records", str(error), phrase("move the file away to let this member load from the others"))
+        yield failure("records", error.args[0], phrase("move the file away to let this member load from the others"))
         return
     for one in found[:UNREAD_NAMED_MAX]:
         yield warning(

@@ -1,1 +1,1 @@
-"""The demonstration: three members, clients of both kinds, and faults on request."""
+"""The demonstration: three members, clients over HTTP and gRPC, and faults on request."""

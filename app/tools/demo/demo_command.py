@@ -10,6 +10,7 @@ from pathlib import Path
 from app.config import settings_keys as keys
 from app.config.settings_keys import SettingError
 from app.languages.command_texts import gettext
+from app.languages.phrases import reason_of
 from app.tools.command.asking.exits import ExitCode
 from app.tools.command.local_cluster import LocalNode
 from app.tools.demo.demo_faults import FAULTS
@@ -49,7 +50,7 @@ def _run(options: argparse.Namespace, make_nodes: MakeNodes) -> int:
         try:
             nodes = make_nodes(_settings(options.port, data), MEMBERS)
         except SettingError as error:
-            print(f"rollcall: {error}", file=sys.stderr)
+            print(f"rollcall: {reason_of(error)}", file=sys.stderr)
             return ExitCode.WRONG_OPTIONS
         members = [DemoMember(address, node, data / f"{number}.log") for number, (address, node) in enumerate(nodes, 1)]
         names = ", ".join(one.address for one in members)
@@ -61,7 +62,7 @@ def _run(options: argparse.Namespace, make_nodes: MakeNodes) -> int:
             demonstration = Demonstration(members, opens=not options.no_browser)
             return ExitCode.DONE if demonstration.run(options.fault) else ExitCode.NOT_ALL
         except (DemoError, OSError) as error:
-            print(f"rollcall: {error}", file=sys.stderr)
+            print(f"rollcall: {reason_of(error)}", file=sys.stderr)
             return ExitCode.FAILED
         except KeyboardInterrupt:
             return ExitCode.DONE

@@ -17,7 +17,7 @@ STOP_S = 15.0
 
 
 class DemoError(Exception):
-    """The demonstration cannot go on; the text says why."""
+    """The demonstration cannot continue; the text says why."""
 
 
 class DemoMember:

@@ -1,4 +1,5 @@
-"""The course of the demonstration: clients live, faults come, and each change is told with the time since the fault."""
+"""The course of the demonstration: clients live, faults come, and each change is printed with the time since the
+fault."""
 
 import os
 import sys
@@ -144,7 +145,7 @@ class Demonstration:
             time.sleep(LOOK_S)
             self._look()
         victim.resume()
-        self._tell(gettext("%(member)s goes on", member=victim.address))
+        self._tell(gettext("%(member)s continues", member=victim.address))
         return self._await(
             gettext("all see %(member)s UP, and list the same", member=victim.address),
             lambda view: view.agree and victim.address in view.lists and view.all_say(victim.address, UP),
@@ -232,5 +233,5 @@ def _typed() -> "SimpleQueue[str]":
 
 
 def _has_screen() -> bool:
-    """Return whether a browser opens a window of its own. Without one, a browser for terminals would take this one."""
+    """Return whether a browser opens a separate window. Without one, a browser for terminals would take this one."""
     return sys.platform in ("darwin", "win32") or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -73,7 +73,7 @@ class ClockAhead:
 
     def _settle(self) -> None:
         for catch_up in list(self._followers):
-            # A node that ends meanwhile has nothing to catch up with.
+            # A node that ends in the meantime has nothing to catch up with.
             if not catch_up(CATCH_UP_S) and catch_up in self._followers:
                 raise UseError(f"a node did not catch up within {CATCH_UP_S:.0f} s; its log may say why")
 

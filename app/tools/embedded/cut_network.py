@@ -28,7 +28,7 @@ class CutNetwork:
         return bool(self._cut) and frozenset((one, other)) in self._cut
 
     def part(self, groups: Iterable[Iterable[str]]) -> None:
-        """Let each member reach only those of its own group, whatever was cut before."""
+        """Let each member reach only its group, and end all earlier cuts."""
         sides = [frozenset(group) for group in groups]
         pairs = {
             frozenset((one, other))

@@ -25,15 +25,15 @@ MEMBERS_MAX = 9
 SETTLE_STEP_S = 0.25
 """The time by the members' clock from one look at their views of each other to the next."""
 SETTLE_S = 60.0
-"""The most time by the machine's clock. Members notice a start or a death after some seconds of their own clock, which
-pass in a moment."""
+"""The most time by the machine's clock. Members notice a start or a death after some seconds by the cluster's clock,
+which pass in a moment."""
 MemberName = EmbeddedNode | int
 
 
 class EmbeddedCluster:
     """Members that replicate with each other over their real ports, which serve inside of ``with``.
 
-    All have one clock. Clients reach each member whatever is cut: ``partition`` cuts only the network between members.
+    All have one clock. Clients reach each member during any cut: ``partition`` cuts only the network between members.
     """
 
     def __init__(self, members: int = 3, *, settings: Mapping[str, VALUE] | None = None) -> None:

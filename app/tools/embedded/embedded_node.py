@@ -71,7 +71,7 @@ class EmbeddedNode(NamingCalls):
         self._life.stop()
 
     def kill(self) -> None:
-        """End as at SIGKILL: connections are cut, and nobody is told.
+        """End as at SIGKILL: connections are cut without notice.
 
         Raises:
             UseError: it does not run.
@@ -82,7 +82,7 @@ class EmbeddedNode(NamingCalls):
         """Start again on the same port and data folder; a running node ends as at SIGTERM before.
 
         Raises:
-            UseError: the port was taken meanwhile.
+            UseError: the port was taken in the meantime.
         """
         self._life.restart()
 

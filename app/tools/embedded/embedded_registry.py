@@ -1,4 +1,4 @@
-"""A registry for a test: one node alone, on a free port, with a temporary folder of its own."""
+"""A registry for a test: one node alone, on a free port, with a temporary folder."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack

@@ -2,7 +2,7 @@
 
 
 class UseError(Exception):
-    """The helper was used in a way that cannot work, or a node cannot start; the text says what to do instead."""
+    """The helper was used in a way that cannot work, or a node cannot start; the text has advice."""
 
 
 class PortTaken(UseError):

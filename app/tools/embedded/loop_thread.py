@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class LoopThread:
-    """An event loop on a thread of its own, from ``start`` to ``stop``."""
+    """An event loop on a separate thread, from ``start`` to ``stop``."""
 
     def __init__(self) -> None:
         self._loop = uvloop.new_event_loop()

@@ -36,7 +36,7 @@ class SeenInstance:
 
 
 class NamingCalls:
-    """Calls of one node. Thread-safe; each has a connection of its own."""
+    """Calls of one node. Thread-safe; each has a separate connection."""
 
     def __init__(self, where: Callable[[], tuple[str, str]], timeout_s: float = TIMEOUT_S) -> None:
         """``where``: the node's ``host:port`` now, and its context path."""
@@ -99,7 +99,7 @@ class NamingCalls:
         cluster: str = CLUSTER,
         ephemeral: bool = True,
     ) -> None:
-        """Remove an instance; a missing one is no error."""
+        """Remove an instance; a missing one is ignored."""
         names = _names(service, ip, port, group, namespace, cluster)
         self.call("DELETE", "/v1/ns/instance", **names, ephemeral=flag_text(ephemeral))
 

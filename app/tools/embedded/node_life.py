@@ -90,7 +90,7 @@ class NodeLife:
         """Serve at the socket, which is closed at the end or if the start fails.
 
         Raises:
-            PortTaken: a gRPC port was taken meanwhile.
+            PortTaken: a gRPC port was taken in the meantime.
             UseError: the data folder is in use.
         """
         self._settings, self._loop = settings, loop
@@ -142,7 +142,7 @@ class NodeLife:
         """Begin another run on the same port and folder, after the end of the present run.
 
         Raises:
-            UseError: the port was taken meanwhile.
+            UseError: the port was taken in the meantime.
         """
         self.stop()
         settings = self.settings

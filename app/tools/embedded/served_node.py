@@ -59,7 +59,7 @@ class ServedNode:
         self._finish()
 
     def kill(self) -> None:
-        """End as at SIGKILL: every connection is cut, and nobody told."""
+        """End as at SIGKILL: every connection is cut without notice."""
         self._clock.unfollow(self.node.catch_up)
         self.node.engine.runtime.halt()
         self._finish()

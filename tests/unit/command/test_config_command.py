@@ -77,3 +77,32 @@ def test_a_misspelt_key_is_a_warning_and_a_wrong_value_an_error(conf: Path, caps
     (conf / "application.properties").write_text("rollcall.http.threads=many\n")
     assert main(["config", "--changed"]) == 2
     assert "rollcall.http.threads=many" in capsys.readouterr().err
+
+
+def test_refusals_and_warnings_are_shown_in_chinese_and_stay_english_in_data(
+    conf: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLCALL_LANGUAGE", "zh-CN")
+    (conf / "application.properties").write_text("rollcall.http.threds=8\nrollcall.http.threads=many\n")
+    assert main(["config", "--changed"]) == 2
+    said = capsys.readouterr().err
+    assert f"rollcall.http.threads=many（{conf / 'application.properties'}）不合法：应为 4 到 512 之间的整数" in said
+    assert "rollcall.http.threds 不是本版本的配置项，已忽略；是否想写 rollcall.http.threads？" in said
+    assert main(["config", "--json"]) == 2
+    told = json.loads(capsys.readouterr().out)
+    assert told["error"].endswith("is not allowed: a whole number from 4 to 512")
+    assert told["warnings"] == [
+        "rollcall.http.threds is not a setting of this version and is ignored; did you mean rollcall.http.threads?"
+    ]
+
+
+def test_a_secret_is_masked_in_a_chinese_refusal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROLLCALL_LANGUAGE", "zh-CN")
+    monkeypatch.setenv("NACOS_CORE_AUTH_ENABLED", "true")
+    monkeypatch.setenv("NACOS_CORE_AUTH_PLUGIN_NACOS_TOKEN_SECRET_KEY", "c2hvcnQ=")
+    assert main(["config", "--changed"]) == 2
+    said = capsys.readouterr().err
+    assert "只有 5 字节，至少需要 32 字节" in said
+    assert "c2hvcnQ=" not in said

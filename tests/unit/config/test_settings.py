@@ -221,7 +221,7 @@ class TestMembers:
         settings = read(conf, f"nacos.member.list={LIST}\nserver.port=9999")
         assert settings.members == (*LIST.split(","), "127.0.0.1:9999")
         assert len(settings.warnings) == 1
-        assert "127.0.0.1:9999, is not among the members listed" in settings.warnings[0]
+        assert "127.0.0.1:9999, is not among the listed members" in settings.warnings[0]
 
 
 class TestFolders:

@@ -68,7 +68,7 @@ def test_what_stays_unprotected_is_warned_of(tmp_path: Path) -> None:
 
     assert warned() == []
     [compatible] = warned(**{f"{HTTP}.compatibility": "true"})
-    assert compatible.startswith("rollcall.http.tls.compatibility is true: plain HTTP is taken")
+    assert compatible.startswith("rollcall.http.tls.compatibility is true: this node accepts plain HTTP")
     [grpc] = warned(**cluster)
     assert grpc.endswith(f"set {PEER}.certChainFile and {PEER}.certPrivateKey")
     assert warned(**cluster, **pair(tmp_path, PEER, "b")) == []

@@ -32,11 +32,16 @@ SENTENCE = re.compile(r"[a-z]{2,} [a-z]{2,}")
 PREFIX = re.compile(r"^rollcall [a-z-]+: ")
 
 
-def untranslated(module: ast.Module) -> Iterator[str]:
-    """Yield the English texts that a module prints, or gives to an error of a command."""
+REFUSALS_OF_SETTINGS = frozenset({"SettingError", "DataLockError", "DataFolderInUse", "not_allowed", "Kind"})
+"""The errors about settings, and the functions that make them."""
+
+
+def untranslated(module: ast.Module, names: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the English texts that a module prints, or gives to an error of a command; or to one of ``names``."""
     for call in (node for node in ast.walk(module) if isinstance(node, ast.Call) and node.args):
         name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-        if name in PRINTS or name.endswith(("Error", "Refused")) or name.startswith("Cannot"):
+        of_command = name in PRINTS or name.endswith(("Error", "Refused")) or name.startswith("Cannot")
+        if name in names if names else of_command:
             text = call.args[0]
             parts = text.values if isinstance(text, ast.JoinedStr) else [text]
             for part in parts:
@@ -58,6 +63,16 @@ def test_every_message_of_a_command_is_translated() -> None:
     assert len(files) > 50
     found = {str(path): list(untranslated(ast.parse(path.read_text()))) for path in files}
     assert {path: texts for path, texts in found.items() if texts} == {}
+
+
+def test_every_refusal_of_a_setting_is_translated() -> None:
+    folders = [ROOT / "app" / "config", ROOT / "app" / "machine" / "process", ROOT / "app" / "machine" / "storage"]
+    files = [path for folder in folders for path in folder.glob("*.py")]
+    modules = {str(path): ast.parse(path.read_text()) for path in files}
+    found = {path: list(untranslated(module, REFUSALS_OF_SETTINGS)) for path, module in modules.items()}
+    assert {path: texts for path, texts in found.items() if texts} == {}
+    module = ast.parse('raise SettingError(f"{key} is not allowed")\nKind("any text", str)')
+    assert len(list(untranslated(module, REFUSALS_OF_SETTINGS))) == 2
 
 
 def test_a_phrase_is_english_until_it_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_a_list_that_is_forgotten_comes_back_above_its_version(bed: Bed) -> None
 
 def test_the_copy_on_disk_is_merged_in_steps(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     version = Version(1, 1, OTHER)
-    start = WarmStart(bed.registry.lists, bed.registry.replication, claims=False)
+    start = WarmStart(bed.registry.lists, bed.registry.replication, lambda: 0, claims=False)
     start.read(Datum(key, version, one_instance(version)) for key in bed.keys)
     held: list[int] = []
     monkeypatch.setattr(warm_start, "rest", lambda: held.append(len(bed.registry.lists.versions())))
@@ -122,7 +122,7 @@ def test_the_copy_on_disk_is_merged_in_steps(bed: Bed, monkeypatch: pytest.Monke
 
 def test_a_stop_ends_the_merge_at_its_next_step_for_good(bed: Bed) -> None:
     version = Version(1, 1, OTHER)
-    start = WarmStart(bed.registry.lists, bed.registry.replication, claims=False)
+    start = WarmStart(bed.registry.lists, bed.registry.replication, lambda: 0, claims=False)
     start.read(Datum(key, version, one_instance(version)) for key in bed.keys)
     apply = bed.registry.replication.apply
 
@@ -139,7 +139,7 @@ def test_a_stop_ends_the_merge_at_its_next_step_for_good(bed: Bed) -> None:
 
 def test_a_merge_that_failed_goes_on_behind_the_list_that_it_failed_at(bed: Bed) -> None:
     version = Version(1, 1, OTHER)
-    start = WarmStart(bed.registry.lists, bed.registry.replication, claims=False)
+    start = WarmStart(bed.registry.lists, bed.registry.replication, lambda: 0, claims=False)
     start.read(Datum(key, version, one_instance(version)) for key in bed.keys)
     apply = bed.registry.replication.apply
 

@@ -27,7 +27,7 @@ def started(disk: InstanceList, loaded: InstanceList, disk_version: Version = LO
     """A registry with what a peer gave, after its start from the disk."""
     registry = Registry.of("10.0.0.1:8848~2")
     assert registry.replication.apply(Datum(KEY, HIGH, loaded), None, NOW_MS)
-    warm_start = WarmStart(registry.lists, registry.replication, claims=False)
+    warm_start = WarmStart(registry.lists, registry.replication, lambda: 0, claims=False)
     warm_start.read([Datum(KEY, disk_version, disk)])
     warm_start.fill(NOW_MS)
     return registry

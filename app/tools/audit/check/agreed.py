@@ -1,7 +1,7 @@
 """A small night in which all digests agree: it has a verdict without Spark, whose start takes most of such a night.
 
-Files are held against their hashes here, and the digests of one member in one round, chosen at random, are made anew
-from its rows. Whatever is not as it should be, the check with Spark judges.
+Files are held against their hashes here, and the digests of one member in one round, chosen at random, are made again
+from its rows. The check with Spark judges every other night.
 """
 
 import secrets
@@ -25,7 +25,7 @@ from app.tools.audit.format.part_format import has_parquet
 
 
 def judge_agreed(check: NightCheck, results: Results) -> tuple[Summary | None, NightCheck]:
-    """Return the summary of a small night that agrees by its digests, else None; and the check to go on with.
+    """Return the summary of a small night that agrees by its digests, else None; and the check to continue with.
 
     It is written into ``results``, as ``check.judge`` does.
     """

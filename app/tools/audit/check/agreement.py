@@ -90,7 +90,7 @@ def is_full_night(night: str) -> bool:
 def agreement(night: Night, evidence: Evidence) -> Agreement | None:
     """Return which buckets to read; None for all rows: the digests do not suffice, or too much differs.
 
-    They do not suffice if a compared member has none, or other ones than this release makes; or if they do not count
+    They do not suffice if a compared member lacks them, or has those of a different rule; or if they do not count
     the rows that the manifest counts. Buckets with an owner that is not compared are read.
     """
     dumps = [dump for address in evidence.members for one in night.rounds if (dump := one.manifest.member(address))]

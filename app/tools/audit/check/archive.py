@@ -1,4 +1,4 @@
-"""A class-data archive for Spark's Java: its classes as they lie in memory, made once and mapped at each later start.
+"""A class-data archive for Spark's Java: its classes as they are in memory, made once and mapped at each later start.
 
 Of a small night, most CPU time goes into reading and verifying some 10,000 classes. Java leaves an archive aside that
 does not fit its version or its class path, so the worst of an old archive is that it saves nothing.

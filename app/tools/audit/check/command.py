@@ -230,7 +230,7 @@ def _check(options: argparse.Namespace, spark: "SparkSession | None", signals: E
 
 
 def _submit(options: argparse.Namespace, results: "Results", signals: EndSignals) -> int:
-    """Check the night without Spark if its digests agree, else in a session of our own, or in the submitted one."""
+    """Check the night without Spark if its digests agree, else in a new session, or in the submitted one."""
     from app.tools.audit.check.agreed import judge_agreed
     from app.tools.audit.check.session import NoSpark, open_session
 

@@ -1,7 +1,7 @@
 """Compaction: the small files of a month's nights merged into one file for each table.
 
 A month is merged once its last night is old enough. Every step leaves each night with the same rows: the files of the
-month are written first, then the commit of one night after another names them in place of its own, and files that no
+month are written first, then the commit of one night after another names them in place of its files, and files that no
 night names any more are removed last. Findings as JSON stay by night.
 """
 
@@ -109,7 +109,7 @@ def _count_by_night(frame: DataFrame) -> dict[str, int]:
 
 
 def _commit(results: Results, night: str, before: Committed, together: Mapping[str, NightTable]) -> None:
-    """Name the files of the month in a night's commit, unless the night was checked again or removed meanwhile."""
+    """Name the files of the month in a night's commit, unless the night was checked again or removed since."""
     path = summary_path(results.root, night)
     body = read_each(results.filesystem, [path]).get(path)
     if body is None or decode_tables(body, path) != before:

@@ -8,6 +8,10 @@ from dataclasses import asdict, replace
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
+from app.languages.phrases import phrase, shown
+from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, unjudged
 from app.tools.printable import json_text
 
@@ -26,9 +30,9 @@ def conclude_without_verdict(
     if summary.night:
         try:
             if report := _publish_unjudged(options, summary, is_of_night=brief or _is_of_night(options)):
-                say(f"report: {report}")
+                say(gettext("report: %(path)s", path=report))
         except Exception as failure:  # whatever fails here, the metrics and the alert must still follow
-            say(f"the page of the night was not written: {_reason(failure)}")
+            say(gettext("the page of the night was not written: %(error)s", error=_reason(failure)))
     return report_verdict(options, summary, None, brief=brief)
 
 
@@ -82,7 +86,7 @@ def report_verdict(
     """Write the metrics file, post the alert, print notes and verdict; return the exit code of the verdict.
 
     A metrics file or an alert that fails is named on stderr, and changes no exit code. The line comes last: who reads
-    it knows that all else was tried. ``on_reported``: called right before it.
+    it knows that everything else was tried. ``on_reported``: called right before it.
     """
     if options.textfile:
         try:
@@ -90,16 +94,25 @@ def report_verdict(
 
             write(options.textfile, summary)
         except (OSError, ImportError) as error:
-            say(f"the metrics were not written to {options.textfile}: {_reason(error)}")
+            text = N_("the metrics were not written to %(path)s: %(error)s")
+            say(gettext(text, path=options.textfile, error=_reason(error)))
     if options.alert_url:
         _alert(options, summary, reports, brief=brief)
     for note in summary.notes:
-        say(f"note: {note}")
+        say(gettext("note: %(text)s", text=shown(recognized(note))))
     if on_reported is not None:
         on_reported(summary.verdict.exit_code)
-    sys.stdout.write(f"{json_text(asdict(summary)) if options.json else summary.line}\n")
+    sys.stdout.write(f"{json_text(asdict(summary)) if options.json else _line(summary)}\n")
     sys.stdout.flush()
     return summary.verdict.exit_code
+
+
+def _line(summary: Summary) -> str:
+    """Return the verdict in a line, and how long the check took if it came to one."""
+    line = recognized(summary.line)
+    if summary.took_s:
+        line = phrase("%(text)s; took %(seconds)s s", text=line, seconds=f"{summary.took_s:g}")
+    return shown(line)
 
 
 def _alert(options: argparse.Namespace, summary: Summary, reports: "NightReports | None", *, brief: bool) -> None:
@@ -119,11 +132,12 @@ def _alert(options: argparse.Namespace, summary: Summary, reports: "NightReports
             stop.set()
         delivery = Alerts(recipient, file, stop).tell(summary, before)
         if delivery and not delivery.delivered:
-            say(f"the alert was not delivered: {delivery.reason}")
+            say(gettext("the alert was not delivered: %(reason)s", reason=delivery.reason))
     except ImportError as error:
-        say(f"the alert was not delivered: {error}")
+        say(gettext("the alert was not delivered: %(reason)s", reason=error))
     except OSError as error:
-        say(f"the list of open alerts cannot be saved in {options.out}: {_reason(error)}")
+        text = N_("the list of open alerts cannot be saved in %(folder)s: %(error)s")
+        say(gettext(text, folder=options.out, error=_reason(error)))
 
 
 def say(text: str) -> None:

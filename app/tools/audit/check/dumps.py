@@ -36,7 +36,7 @@ def read_dump(spark: "SparkSession", uri: str, dates: Iterable[str] | None = Non
     """Return the rows of all nights under a dump's root, or of some; columns as of ``DUMP_FIELDS``.
 
     A night has the rows of its latest complete run, and of no other. The rows of links, of the kind ``linked``, are
-    among them; a line that is no row has its text in ``_corrupt``. Only the check compares files with their hashes.
+    among them; an invalid line has its text in ``_corrupt``. Only the check compares files with their hashes.
 
     Raises:
         ValueError: a night of ``dates`` has no complete dump, or there is none at all; the text says why.

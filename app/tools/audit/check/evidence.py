@@ -34,7 +34,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The numbers of the members of one kind; ``telling``: those whose release gives records and clients.
+    """The numbers of the members of a single kind; ``telling``: those whose release gives records and clients.
 
     Where no manifest says that its member gives them, all members may.
     """
@@ -59,7 +59,7 @@ class Evidence:
     empty: frozenset[int] = frozenset()
     """Numbers of the members that answered and hold nothing: they lost all, and their state counts for nothing."""
     families: Mapping[str, "Family"] = field(default_factory=dict)
-    """The compared members by their kind."""
+    """The compared members by kind."""
     known_owners: frozenset[str] = frozenset()
     """The addresses that may own a service: of all members of the dump, and of all in their lists."""
     not_dumped: NotDumped = field(default_factory=NotDumped)
@@ -208,5 +208,5 @@ def _absent(address: str, dumps: list[MemberDump | None]) -> dict[str, Any] | No
     error = next((one.error for one in missing if one and one.error), "no manifest of that round names it")
     if len(missing) < len(dumps):
         error = f"in one round only: {error}"
-    # In one round only too: without the member's state nobody can say that the members agree.
+    # In one round only too: without the member's state no caller can say that the members agree.
     return finding(FindingClass.ABSENT_MEMBER, True, address, detail=error)

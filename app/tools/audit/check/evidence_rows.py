@@ -1,4 +1,4 @@
-"""The rows of a dump as a Spark frame, with the columns by which they are compared."""
+"""The rows of a dump as a Spark frame, with the columns that are compared."""
 
 from collections.abc import Collection, Iterable
 from functools import reduce
@@ -46,8 +46,8 @@ def read_rows(
     ``buckets``: only the rows of these buckets, with their number in a further column ``bucket``; all files must be of
     Parquet and have that column.
 
-    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys, ``{}`` where a member gives none;
-    ``number`` of the member, ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is no
+    Columns: those of ``rows.FIELDS``, of which ``metadata`` is JSON with sorted keys, ``{}`` by default;
+    ``number`` of the member, ``round`` (1, 2), ``bit`` and ``word`` (see ``bit_of``); ``bad`` for a line that is not a
     row, with ``file`` and ``_corrupt``.
     """
     if buckets is None:
@@ -176,7 +176,7 @@ def one_of(column: Column, values: dict[str, int]) -> Column:
 
 
 def is_bad() -> Column:
-    """Return whether a line is no row: not JSON, a value of another type, or without a field that its kind needs."""
+    """Return whether a line is invalid: not JSON, a value of another type, or without a field that its kind needs."""
     kind = F.col("kind")
     layers = [layer.value for layer in Layer]
 

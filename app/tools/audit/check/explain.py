@@ -76,7 +76,7 @@ def newest(entries: str) -> str:
 def lasting(*names: str) -> str:
     """Return SQL of the candidates of round 2 that round 1 has, too: equal in the fields with these names.
 
-    The reference is no such field: of several members with the right value, any one may be it in either round.
+    The reference is not such a field: of several members with the right value, any one may be it in either round.
     """
     same = " AND ".join(f"o.{name} <=> c.{name}" for name in names)
     return f"array_distinct(filter(found_2, c -> exists(found_1, o -> {same})))"
@@ -118,7 +118,7 @@ def _wanted(r: int) -> str:
     """Return SQL of whether members should have an instance.
 
     They should if its owner has it, or without an owner if at least half of them have it. An owner that lacks it, while
-    most members and at least two have it, has lost it: the owner alone is no reason for the others to remove it. A
+    most members and at least two have it, has lost it: the owner's word alone does not make the others remove it. A
     member that holds nothing at all has lost everything and does not count, even if it is the owner.
     """
     voted = f"size(has_{r}) * 2 >= size(voters)"

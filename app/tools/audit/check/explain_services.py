@@ -215,7 +215,7 @@ def _holding_both(r: int) -> str:
 
 
 def explain_bad_rows(rows: DataFrame, evidence: Evidence) -> DataFrame:
-    """Return CORRUPT findings: one for each file with lines that are no rows."""
+    """Return CORRUPT findings: one for each file with invalid lines."""
     files = (
         rows.where("bad")
         .groupBy("number", path_in_round("file").alias("path"))

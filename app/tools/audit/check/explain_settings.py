@@ -95,7 +95,7 @@ def _class() -> Column:
 
 
 def _family(evidence: Evidence) -> Column:
-    """Return the kind of the row's member; null for the record or client of a member that has none to compare with."""
+    """Return the kind of the row's member; null for the record or client of a member without others to compare with."""
     settings, others = (
         {
             str(number): place

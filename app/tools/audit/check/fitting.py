@@ -1,6 +1,6 @@
 """Rows that do not fit each other: instances without their service's row, and counts that are not those of the rows.
 
-No member says so of itself, so the dump lost rows, or somebody changed it. The one reading of all rows shows whether
+No member says so of itself, so the dump lost rows, or was changed later. The one reading of all rows shows whether
 anything does not fit; only then are the rows counted by member and service.
 """
 

@@ -1,7 +1,7 @@
 """The main comparison: one pass over all rows and one shuffle, which find the keys that are worth a closer look.
 
 A key is the hash of an instance's address or of a service; hashes and masks of members are compared. So a row takes
-some 60 bytes in the shuffle whatever its metadata, and the aggregation works on fixed-width numbers only. Two keys of
+some 60 bytes in the shuffle with any metadata, and the aggregation works on fixed-width numbers only. Two keys of
 one hash cannot hide anything: the closer look tells them apart.
 """
 
@@ -44,7 +44,7 @@ class Flagged:
         Also ``service_rows`` and ``instance_rows``; ``misfit``, which is 0 if each service's row counts the rows of
         its instances (see ``misfit``); and the numbers of suspect keys: those that ``may_last``, ``suspect_instances``,
         ``suspect_doubles`` (addresses in several services), ``suspect_services`` and ``suspect_others``; and
-        ``suspect_sampled``, those in buckets of the sample, which should have none.
+        ``suspect_sampled``, those in buckets of the sample, which should be free of them.
         """
         return {name: int(value or 0) for name, value in self.observed.get.items()}
 
@@ -130,7 +130,7 @@ def _fitting() -> Column:
 def misfit() -> Column:
     """Return a number whose sum over the rows of a service at one member in one round is 0 if its row counts them.
 
-    Each such group has a weight of its own, a hash, so that groups do not make up for each other in one sum.
+    Each such group has a separate weight, a hash, so that groups do not make up for each other in one sum.
     """
     return F.xxhash64("service_key", "bit", "word") * F.col("fitting")
 

@@ -1,4 +1,4 @@
-"""LINK findings: what the members of a cluster have of linked clusters, against what is registered there.
+"""LINK findings: the instances of linked clusters at the members of a cluster, against those registered there.
 
 The dumps of all clusters are of one night. Without a linked dump none of this runs.
 """

@@ -69,7 +69,7 @@ def not_dumped(night: Night) -> NotDumped:
 
 
 def absent_finding(address: str) -> dict[str, Any]:
-    """Return the ABSENT_MEMBER finding of a member that nobody asked."""
+    """Return the ABSENT_MEMBER finding of a member that was not asked."""
     detail = "every dumped member lists it as UP, and it is not in the dump: name it in --members"
     return finding(FindingClass.ABSENT_MEMBER, True, address, detail=detail)
 

@@ -1,6 +1,6 @@
-"""The results of the nights: findings, services, faults as Parquet, findings as JSON, summary and report beside them.
+"""The results of the nights: findings, services, faults as Parquet, findings as JSON, summary and report next to them.
 
-Spark writes a night's files under names that no other run has, and nobody reads them until
+Spark writes a night's files under names that no other run has, and no reader uses them until
 ``reports/night=D/summary.json`` names them: it is written last, in one piece, and is the commit of the night. So a
 check that fails changes no night, and a check that is run again replaces its own results. No file is renamed, as object
 stores cannot do that.
@@ -68,12 +68,12 @@ class Results(NightReports):
         return spark_path(self._folder(table), self.uri)
 
     def write(self, table: str, frame: DataFrame | None) -> int:
-        """Write a table of tonight, by the columns of its schema; nobody reads it until it is committed.
+        """Write a table of tonight, by the columns of its schema; no reader uses it until it is committed.
 
         ``frame``: None for no rows. Return the number of rows.
 
         Raises:
-            OSError: not all of it is there after writing.
+            OSError: a part of it is missing after writing.
         """
         if frame is None:
             self._tables[table] = self.output.write_empty(table, self._folder(table))
@@ -128,7 +128,8 @@ class Results(NightReports):
         return frame_of(spark, self.uri, "faults", commit).where("closed_night IS NULL")
 
     def has_faults(self, night: str) -> bool:
-        """Return whether the last judged night before ``night`` left faults, open or closed; true if nobody knows."""
+        """Return whether the last judged night before ``night`` left faults, open or closed; true if that is
+        unknown."""
         try:
             last, commit = self._last_judged(night)
         except BadCommit:
@@ -230,6 +231,6 @@ class Results(NightReports):
 
 
 def _checksum_of(path: str) -> str:
-    """Return the path of the checksum that Hadoop keeps beside a file on a disk."""
+    """Return the path of the checksum that Hadoop keeps next to a file on a disk."""
     folder, _, name = path.rpartition("/")
     return f"{folder}/.{name}.crc"

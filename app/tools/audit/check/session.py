@@ -1,4 +1,4 @@
-"""The Spark session of the audit: the one that spark-submit made, or one of our own."""
+"""The Spark session of the audit: the one that spark-submit made, or a new one."""
 
 import atexit
 import logging
@@ -83,7 +83,7 @@ def open_session(
     results depend on are ours, and ``shuffle_partitions`` is used unless the submission says another.
 
     Raises:
-        NoSpark: PySpark or Java is missing, PySpark is too old, Spark Connect is asked for, ``driver_memory`` is no
+        NoSpark: PySpark or Java is missing, PySpark is too old, Spark Connect is asked for, ``driver_memory`` is not a
             size, or Spark does not start.
     """
     if find_spec("pyspark") is None:

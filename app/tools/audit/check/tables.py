@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def read_table(spark: "SparkSession", uri: str, table: str, nights: Iterable[str] | None = None) -> "DataFrame":
     """Return the rows of ``findings``, ``services`` or ``faults`` of all nights, or of some; ``night`` comes first.
 
-    Each night is there whole or not at all, as of this call. If a night is checked again meanwhile, its files are
+    Each night is complete or left out, as of this call. If a night is checked again in the meantime, its files are
     removed: Spark then fails, and does not leave them out.
 
     Raises:

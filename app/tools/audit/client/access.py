@@ -1,4 +1,4 @@
-"""The options by which the audit's commands reach members: addresses, credentials, time-outs and retries."""
+"""The options of the audit's commands for reaching members: addresses, credentials, time-outs and retries."""
 
 import argparse
 import getpass
@@ -55,7 +55,7 @@ class Access:
     token: str = field(default="", repr=False)
     """A token from an earlier login; with one there is no login."""
     identity: tuple[str, str] | None = field(default=None, repr=False)
-    """The name and value of the header by which real Nacos recognizes its members."""
+    """The name and value of the header that identifies members of real Nacos."""
     ca: str = ""
     """The file of the CA certificates (PEM) for the members; empty for those that the Web trusts."""
 
@@ -103,7 +103,7 @@ def parse_members(text: str) -> tuple[str, ...]:
 
 
 def parse_url(text: str) -> tuple[str, str, str | None]:
-    """Return scheme, address and context path (None where the URL has none) of ``[http[s]://]host[:port][/path]``.
+    """Return scheme, address and context path (None where the URL lacks it) of ``[http[s]://]host[:port][/path]``.
 
     Raises:
         AccessError: the text is not such a URL.
@@ -238,7 +238,7 @@ def add_call_options(parser: argparse.ArgumentParser, timeout_s: float) -> "argp
 def access_of(options: argparse.Namespace, scheme: str = "http", context_path: str | None = None) -> Access:
     """Return the access that the options of ``add_access_options`` describe; ``--context-path`` takes precedence.
 
-    ``--ca`` means HTTPS, whatever ``scheme`` is. Credentials that no option gives come from the configuration.
+    ``--ca`` means HTTPS, with any ``scheme``. Credentials that no option gives come from the configuration.
 
     ``scheme`` and ``context_path``: those of a member's URL, where the command takes one.
 

@@ -74,7 +74,7 @@ class OtherType(Unusable):
 class Patience:
     """The further tries of a member in a round: ``retries`` in all, after pauses that double up to ``BACK_OFF_S_MAX``.
 
-    ``stop``: once set, pauses end and there are no more tries.
+    ``stop``: once set, pauses end and tries stop.
     """
 
     def __init__(self, retries: int, stop: Event) -> None:
@@ -140,7 +140,7 @@ class MemberClient:
         """Wait for so many seconds.
 
         Raises:
-            Unusable: the dump was stopped meanwhile.
+            Unusable: the dump was stopped in the meantime.
         """
         if self._patience.stop.wait(seconds):
             raise Unusable(phrase("the dump was stopped"))

@@ -168,7 +168,7 @@ def _lasting(differences: "Iterator[Difference]") -> "Iterator[Difference]":
     """Yield the differences that both rounds have alike.
 
     Raises:
-        CannotCompare: there was only one round, so nobody knows which ones last.
+        CannotCompare: there was only one round, which does not show the lasting ones.
     """
     from app.tools.audit.compare.input import CannotCompare
 

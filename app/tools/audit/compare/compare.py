@@ -65,7 +65,7 @@ class Side:
 class Difference:
     """A difference in an instance; or in a service, a record or a client: then the instance's fields are empty or None.
 
-    ``a`` and ``b`` are the members' values, as text; ``lasting`` is None when there was one round only.
+    ``a`` and ``b`` are the members' values, as text; ``lasting`` is unset when there was one round only.
     """
 
     finding_class: FindingClass
@@ -81,7 +81,7 @@ class Difference:
     b_version: str | None
     lasting: bool | None = None
     name: str = ""
-    """The record or client that differs; empty for all else."""
+    """The record or client that differs; empty for everything else."""
 
     @property
     def key(self) -> tuple[str, str, str, str, int, bool, str, str]:

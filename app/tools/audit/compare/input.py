@@ -33,7 +33,7 @@ class CannotCompare(Exception):
 
 @dataclass(slots=True)
 class Reading:
-    """Parses gzip files of lines into the rows to compare; ``notes`` names each file with lines that are no rows, once.
+    """Parses gzip files of lines into the rows to compare; ``notes`` names each file with invalid lines, once.
 
     ``service``, a full name, and ``namespace`` restrict the comparison; None stands for all.
     """
@@ -86,7 +86,7 @@ class Reading:
 
 
 def parse_row(line: bytes) -> dict[str, Any] | None:
-    """Return the row in a line; an empty one for an unknown kind; None if the line is no row or lacks a field."""
+    """Return the row in a line; an empty one for an unknown kind; None if the line is invalid or lacks a field."""
     try:
         return valid_row(orjson.loads(line))
     except orjson.JSONDecodeError:
@@ -94,7 +94,7 @@ def parse_row(line: bytes) -> dict[str, Any] | None:
 
 
 def valid_row(value: object) -> dict[str, Any] | None:
-    """Return the row of a known kind; an empty one for another kind; None for no row or an incomplete one.
+    """Return the row of a known kind; an empty one for an unknown kind; None for an invalid or incomplete row.
 
     An instance without metadata, or with null, has empty metadata.
     """

@@ -1,4 +1,5 @@
-"""A look at one link: what each member of a cluster has by it, against what the cluster at its other end registered."""
+"""A look at one link: the instances that each member of a cluster has by it, and those that the other cluster
+registered."""
 
 import contextlib
 import tempfile
@@ -127,7 +128,7 @@ def lasting_look(first: LinkLook, second: LinkLook) -> LinkLook:
 
 @dataclass(frozen=True, slots=True)
 class _Taken:
-    """The rows of one member, and all else of its dump."""
+    """The rows of one member, and everything else of its dump."""
 
     asked: str
     dump: MemberDump
@@ -135,9 +136,9 @@ class _Taken:
 
 
 def look_at_link(end: LinkEnd, members: Sequence[str], access: Access, stop: Event) -> LinkLook:
-    """Ask all members for what a link brought, and one member of the other cluster for what is registered there.
+    """Ask all members for the instances of a link, and one member of the other cluster for its registrations.
 
-    Rows lie in temporary files. A member that does not answer, or has no such link, is absent.
+    Rows are in temporary files. A member that does not answer, or has no such link, is absent.
 
     Raises:
         CannotCompare: no member has the link, the other cluster did not answer, or it is not the one that is followed.
@@ -188,7 +189,8 @@ def _other_side(end: LinkEnd, link: Link, access: Access, stack: contextlib.Exit
     """Return the rows of the first member of the other cluster that answers.
 
     Raises:
-        CannotCompare: none answers, it is no Rollcall member, or it belongs to another cluster than the link follows.
+        CannotCompare: none answers, it is not a Rollcall member, or it belongs to another cluster than the link
+        follows.
     """
     asked = [end.there] if end.there is not None else [Asked(one, access, ()) for one in link.servers]
     reasons = []

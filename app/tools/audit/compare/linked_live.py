@@ -1,4 +1,5 @@
-"""The two sides of a link: what a member has by it, and what a member of the other cluster has registered."""
+"""The two sides of a link: the instances that it brought to a member, and those registered at a member of the other
+cluster."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace

@@ -37,7 +37,7 @@ class Asked:
 
 
 def member_pairs(options: Namespace) -> list[tuple[str, str]]:
-    """Return the two members that the options name; else the configured server beside each other one of its cluster.
+    """Return the two members that the options name; else the configured server and each other member of its cluster.
 
     Raises:
         AccessError: the configuration cannot be used.
@@ -71,7 +71,7 @@ def live_differences(
 ) -> tuple[str, str, Iterator[Difference]]:
     """Ask both members; return the addresses that they give themselves, and the differences.
 
-    Their rows lie in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, and
+    Their rows are in temporary files, which ``stack`` holds. Members that differ are asked again after the gap, and
     each difference is marked as lasting or late; with a gap of 0 they are not asked again.
 
     Raises:
@@ -133,9 +133,10 @@ def _side(asked: Asked, spool: IO[bytes], taken: MemberDump, reading: Reading) -
 def take_rows(
     asked: Asked, spool: IO[bytes], stop: Event, link: str | None, *, names_cluster: bool = False
 ) -> MemberDump:
-    """Write the member's rows to the spool; return all else of its dump, whose address is empty if it gives none.
+    """Write the member's rows to the spool; return everything else of its dump, whose address is empty if it gives
+    none.
 
-    ``link``: write only what this link brought, as instances. ``names_cluster``: have the id of the cluster, too, which
+    ``link``: write the instances of this link alone. ``names_cluster``: have the id of the cluster, too, which
     only a dump with links has.
 
     Raises:

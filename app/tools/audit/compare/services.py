@@ -18,7 +18,7 @@ _SETTINGS = ("protect_threshold", "selector", "clusters", "metadata")
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts of a member's dump beside its rows. ``kind``: empty if it is not known."""
+    """The facts of a member's dump next to its rows. ``kind``: empty if it is not known."""
 
     kind: str = ""
     tells: frozenset[str] = frozenset()

@@ -34,7 +34,7 @@ LINKED_PREFIX = "part-linked"
 
 class _Bar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
-    """The setting by which tqdm starts no thread beside the bar."""
+    """A setting of tqdm: no thread runs next to the bar."""
 
 
 class ProgressBar:
@@ -64,7 +64,7 @@ class ProgressBar:
             )
 
     def rows(self, count: int) -> None:
-        """Add to the number of rows; a negative count takes back those of a member that is asked anew."""
+        """Add to the number of rows; a negative count takes back those of a member that is asked again."""
         with self._lock:
             if self._bar is not None:
                 self._bar.update(count)
@@ -119,7 +119,7 @@ class Dumped:
 
 
 def listed_members(address: str, access: Access) -> tuple[str, ...]:
-    """Return the addresses that a member lists, whatever their state.
+    """Return the addresses that a member lists, in any state.
 
     Raises:
         CallError: the member does not answer, or lists no member.
@@ -168,7 +168,7 @@ def _take_round(plan: Plan, store: Store, folder: str, progress: ProgressBar) ->
         try:
             taken = _dump_member(address, plan, store, folder, names[address], progress, stop)
         except StoreError:
-            stop.set()  # the others need not go on either
+            stop.set()  # the others need not continue either
             raise
         progress.member_done()
         return taken
@@ -186,7 +186,7 @@ def _dump_member(
 ) -> MemberDump:
     """Return one member's part of a round, after as many tries as needed; a member that fails is ABSENT, not an error.
 
-    ``address`` is the one that the member gives itself, empty if it gives none.
+    ``address`` is the one that the member gives itself; it may be empty.
 
     Raises:
         StoreError: the rows cannot be written.
@@ -226,7 +226,7 @@ def _dump_member(
 def _write(
     writer: PartWriter, linked: PartWriter, digests: DigestWriter | None, line: bytes, row: Mapping[str, Any]
 ) -> None:
-    """Write a row to the files of its kind."""
+    """Write a row to the files for such rows."""
     if row.get("kind") == RowKind.LINKED:
         linked.write(line, row)
     else:
@@ -260,7 +260,7 @@ class _Counter:
 
 
 def _by_own_address(given: Sequence[str], dumps: Sequence[MemberDump], known: dict[str, str]) -> list[MemberDump]:
-    """Return the members' parts under the addresses by which members name each other, as rows name owners so.
+    """Return the members' parts under the members' names for each other, which rows use for owners.
 
     ``known``: own addresses by given ones, also from earlier rounds, for a member that is absent now. Members that
     give themselves the same address keep the addresses at which they were asked; the check refuses them.

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+import time
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
     from app.tools.audit.dump.collect import Plan, ProgressBar, listed_members, take_dump
     from app.tools.audit.dump.store import Store, StoreError
 
+    began_s = time.monotonic()
     try:
         access, addresses, url_address = members_of(options)
         night = options.date or f"{datetime.now(UTC):%Y-%m-%d}"
@@ -96,6 +98,7 @@ def run(options: argparse.Namespace) -> int:
             return NOTHING_DUMPED
         if options.keep is not None:
             _remove_old(store, night, options.keep)
+        _tell_end(dumped, time.monotonic() - began_s)
     except (AccessError, StoreError) as error:
         print(f"rollcall: {reason_of(error)}", file=sys.stderr)
         return NOTHING_DUMPED
@@ -144,6 +147,20 @@ def _tell(options: argparse.Namespace, plan: "Plan", store: "Store", dumped: "Du
         print(f"rollcall: {text}", file=sys.stderr)
     folder = store.shown(f"{store.root}/dump_date={plan.dump_date}")
     print(json_text({"folder": folder, "rounds": _rounds(dumped)}) if options.json else folder)
+
+
+def _tell_end(dumped: "Dumped", took_s: float) -> None:
+    """Write the last line to standard error: how many members are in the dump, and how long it took."""
+    named = {one.address for manifest in dumped.manifests for one in manifest.members}
+    absent = {member.address for _, member in dumped.absent()}
+    text = gettext(
+        "dumped %(count)s of %(total)s members in %(rounds)s rounds; took %(seconds)s s",
+        count=len(named - absent),
+        total=len(named),
+        rounds=len(dumped.manifests),
+        seconds=f"{took_s:.1f}",
+    )
+    print(f"rollcall: {text}", file=sys.stderr)
 
 
 def _rounds(dumped: "Dumped") -> list[dict[str, Any]]:

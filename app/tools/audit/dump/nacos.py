@@ -29,7 +29,7 @@ class Nodes:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An instance as an answer shows it. ``ephemeral`` is None where the answer does not name the kind."""
+    """An instance as an answer shows it. ``ephemeral`` is unset where the answer does not name the kind."""
 
     cluster: str
     ip: str
@@ -170,7 +170,7 @@ def read_shown(client: MemberClient, namespace: str, names: Iterable[str]) -> di
     wanted = set(names)
     if not wanted:
         return {}
-    # As many as there are, and some that come meanwhile: then all come, whatever the page, which is counted from 0
+    # As many as there are, and some that come later: then all come, whatever the page, which is counted from 0
     # by some and from 1 by others.
     parameters: dict[str, str | int] = {"namespaceId": namespace, "withInstances": "true"}
     parameters |= {"pageNo": 1, "pageSize": len(wanted) + 1_000}
@@ -220,7 +220,7 @@ def read_service(client: MemberClient, namespace: str, name: str, clusters: Iter
 
 
 def _read_without_clusters(client: MemberClient, namespace: str, name: str) -> ShownService:
-    """Return a service of a member that names no clusters, and gives all instances whichever cluster it is asked for.
+    """Return a service of a member that names no clusters, and gives all instances for any cluster.
 
     Source: r-nacos 0.8.8.
     """
@@ -281,7 +281,7 @@ def _unless_unknown(client: MemberClient, path: str, parameters: Mapping[str, st
 
 
 def read_instance(value: Mapping[str, Any], ephemeral: bool | None = True) -> Found:
-    """Return the instance in the JSON of a datum or the catalog; ``ephemeral`` is its kind if the JSON has none.
+    """Return the instance in the JSON of a datum or the catalog; ``ephemeral`` is its kind if the JSON lacks it.
 
     Raises:
         CallError: the JSON has no ip or port.

@@ -150,7 +150,7 @@ def _look_again(
     shown: dict[Key, ShownService],
     clocks: dict[Key, int],
 ) -> list[Key]:
-    """Fetch datum and view of these services anew, into the mappings given; return the services that still differ."""
+    """Fetch datum and view of these services again, into the mappings given; return the services that still differ."""
     different: list[Key] = []
     ordered = sorted(keys)
     for start in range(0, len(ordered), KEYS_AT_ONCE):

@@ -11,7 +11,7 @@ CLIENTS_MAX = 1_000_000
 _DEFAULT_CHECKER = {"type": "TCP"}
 _DEFAULT_PORT = 80
 _NOT_SHARED = {"checksum", "name", "masters"}
-"""Fields of Nacos's switches that are no switches, or belong to this member alone."""
+"""Fields in Nacos's answer that do not count as switches, or belong to this member alone."""
 _OF_ADDRESS = ("#true", "#false")
 """The ends of the ids of clients over HTTP. Source: Nacos 2.2.3 IpPortBasedClient."""
 
@@ -61,7 +61,7 @@ class SettingsReader:
 
 
 def _cluster(value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the settings of a cluster; None for the defaults of a cluster that nobody configured."""
+    """Return the settings of a cluster; None for the defaults of a cluster without settings."""
     checker = value.get("healthChecker") or _DEFAULT_CHECKER
     port, by_instance = value.get("defaultCheckPort", _DEFAULT_PORT), value.get("useIPPort4Check") is not False
     metadata = value.get("metadata") or {}

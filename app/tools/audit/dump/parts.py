@@ -30,7 +30,7 @@ class RowFile(Protocol):
         ...
 
     def close(self) -> tuple[int, str]:
-        """Write what is left; return the size and the sha256 of a footer, 0 and an empty text without one."""
+        """Write the rest; return the size and the sha256 of a footer, 0 and an empty text without one."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""One member's state as rows, from Rollcall, Nacos 1.x or others: the calls that a member answers show its kind."""
+"""One member's state as rows, from Rollcall, Nacos 1.x or others: the calls that a member answers show its software."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ def take(client: MemberClient, namespaces: Sequence[str], emit: Emit, *, links: 
 
 
 def take_service(client: MemberClient, namespace: str, service: str, emit: Emit) -> MemberDump | None:
-    """Give the rows of one service of a Rollcall member to ``emit``, as ``take`` does; None for another kind.
+    """Give the rows of one service of a Rollcall member to ``emit``, as ``take`` does; None for other software.
 
     Members of the first release give all rows.
     """
@@ -73,12 +73,12 @@ def take_service(client: MemberClient, namespace: str, service: str, emit: Emit)
 
 
 def take_linked(client: MemberClient, emit: Emit) -> MemberDump | None:
-    """Give all rows of a Rollcall member to ``emit``, as ``take`` does with links; None for another kind."""
+    """Give all rows of a Rollcall member to ``emit``, as ``take`` does with links; None for other software."""
     return _take_ours(client, emit, {"links": "true"})
 
 
 def take_all(client: MemberClient, emit: Emit) -> MemberDump | None:
-    """Give all rows of a Rollcall member to ``emit``, as ``take`` does; None for another kind."""
+    """Give all rows of a Rollcall member to ``emit``, as ``take`` does; None for other software."""
     return _take_ours(client, emit)
 
 

@@ -22,7 +22,7 @@ def writing(path: str) -> Iterator[None]:
     """Turn any error of a file system into a StoreError that names ``path``."""
     try:
         yield
-    except Exception as error:  # file systems are plug-ins, and each raises errors of its own
+    except Exception as error:  # file systems are plug-ins, and each raises its own errors
         raise StoreError(phrase("%(path)s cannot be written: %(error)s", path=path, error=_reason(error))) from error
 
 

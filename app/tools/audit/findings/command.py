@@ -12,7 +12,8 @@ from typing import Any
 
 from app.languages.catalogues import N_
 from app.languages.command_texts import command_texts, gettext
-from app.languages.phrases import reason_of, shown
+from app.languages.phrases import shown
+from app.languages.stored_texts import recognized
 from app.tools.audit.format.findings import FINDING_FIELDS
 from app.tools.audit.report.night_options import add_night_options
 from app.tools.printable import json_line, printable
@@ -46,14 +47,14 @@ def run(options: argparse.Namespace) -> int:
     try:
         found = committed_findings(options.results or default_results(), options.night)
         if found.note:
-            _say(shown(found.note))
+            _say(shown(recognized(found.note)))
         rows = (row for row in found.rows() if _is_wanted(row, options))
         lines = map(json_line, rows) if options.json else _table(rows, found.night)
         for line in lines:
             sys.stdout.write(f"{line}\n")
         sys.stdout.flush()
     except NoFindings as error:
-        _say(reason_of(error))
+        _say(shown(recognized(str(error))))
         return NOT_READ
     except BrokenPipeError:
         # The reader, such as head, has read enough; the rest of the buffer is dropped without complaint.
@@ -103,13 +104,18 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
     ip, namespace, service = row["ip"], row["namespace"] or "", row["service"] or ""
     host = f"[{ip}]" if ip and ":" in str(ip) else ip
     where = f"{host}:{row['port']}#{row['cluster']}" if ip else str(row["name"] or "")
-    told = [row["member"], row["reference"], row["found"], row["expected"], row["nights_open"], row["detail"]]
+    told = [row["member"], row["reference"], row["found"], row["expected"], row["nights_open"], _detail(row)]
     return [
         f"{row['finding_class']}{'' if row['lasting'] else gettext(NOT_LASTING)}",
         service if namespace in ("", PUBLIC) else f"{namespace}/{service}",
         where,
         *("" if one is None else str(one) for one in told),
     ]
+
+
+def _detail(row: Mapping[str, Any]) -> str | None:
+    """Return the detail of a finding in the language of the user."""
+    return None if row["detail"] is None else shown(recognized(str(row["detail"])))
 
 
 def _say(text: str) -> None:

@@ -38,7 +38,7 @@ ARROW_TYPES = {
 }
 _TOLD = {**FIELDS, CORRUPT: "string"}
 SCHEMA = pa.schema([*((name, ARROW_TYPES[kind]) for name, kind in _TOLD.items()), (BUCKET, pa.int32())])
-"""The columns of a part: the fields of rows, metadata as ``canonical`` JSON, the text of a line that is no row, and the
+"""The columns of a part: the fields of rows, metadata as ``canonical`` JSON, the text of an invalid line, and the
 bucket of the service."""
 _ERRORS = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError)
 
@@ -99,7 +99,7 @@ def _buckets(rows: Sequence[Row]) -> Iterator[int | None]:
 
 
 def rows_of_parquet(raw: IO[bytes], service: str | None = None) -> Iterator[dict[str, Any] | None]:
-    """Yield the rows of a Parquet file, as they would be in JSON; None for a line that is no row.
+    """Yield the rows of a Parquet file, as they would be in JSON; None for an invalid line.
 
     ``service``: only the rows of this service, by its full name.
 
@@ -119,7 +119,7 @@ def rows_in_footer(footer: bytes) -> int:
     """Return the number of rows of a Parquet file, of which these are the last bytes.
 
     Raises:
-        OSError: they are no footer.
+        OSError: they are not a footer.
     """
     try:
         return int(pq.read_metadata(pa.BufferReader(footer)).num_rows)

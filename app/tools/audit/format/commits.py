@@ -1,7 +1,7 @@
 """The tables of the nights: their columns, and the part of a night's ``summary.json`` that names their files.
 
 That file is the commit of a night. A table's rows of the night are those in the files that it names, with the night in
-their column ``night``; any other files beside them belong to a check that was cut off, or to an earlier one.
+their column ``night``; any other files next to them belong to a check that was cut off, or to an earlier one.
 """
 
 import json

@@ -2,8 +2,8 @@
 
 Buckets with equal digests hold the same services and instances, so a check need not group their rows. A digest covers
 all that the check compares between members. A fault of one member alone makes its bucket odd: the check reads it,
-whatever the digests are. Such faults are silence, an address that is there twice, and rows that do not fit each other.
-A dump with a line that is no row has no digests.
+with any digests. Such faults are silence, a duplicate address, and rows that do not fit each other.
+A dump with an invalid line has no digests.
 """
 
 import re
@@ -20,7 +20,7 @@ from app.rows.rows import STALE_SLACK_MS, Layer, RowKind
 from app.tools.audit.format.manifest import Digests
 
 DIGEST_KIND = f"sha256/{DUMP_BUCKETS}/bucket"
-"""The name of the rule by which digests are made, beside rows that tell their bucket. Digests of two kinds cannot be
+"""The name of the rule for digests of rows that name their bucket. Digests of two kinds cannot be
 compared."""
 OWNERS_MAX = 256
 """The most owners that a member's services may name; with more the dump has no digests."""
@@ -46,7 +46,7 @@ class Bucket:
 
 
 def bucket_in(text: str) -> Bucket | None:
-    """Return the bucket that a manifest states; None if the text is none."""
+    """Return the bucket that a manifest states; None for any other text."""
     found = _BUCKET.fullmatch(text)
     if found is None:
         return None

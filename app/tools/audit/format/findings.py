@@ -46,7 +46,7 @@ class FindingClass(StrEnum):
     LINK = "LINK"
     """An instance of a link is not as its cluster has it: missing, extra, stale or differs, as ``detail`` says."""
     ABSENT_MEMBER = "ABSENT_MEMBER"
-    """The member did not answer in a round or in both, or all list it and nobody asked it: it is not compared."""
+    """The member did not answer in a round or in both, or all list it and it was not asked: it is not compared."""
 
 
 FINDING_FIELDS: dict[str, str] = {

@@ -66,7 +66,7 @@ def default_results() -> str:
 
 
 def committed_findings(uri: str, night: str | None = None) -> NightFindings:
-    """Return the findings of a night; of the last night with a verdict when ``night`` is None.
+    """Return the findings of a night; of the last night with a verdict without ``night``.
 
     Raises:
         NoFindings: there is no such night, or it has no verdict; or the folder cannot be read.

@@ -25,7 +25,7 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9.-]")
 
 
 class NoDump(Exception):
-    """A night has no dump that can be compared; the text says what is missing."""
+    """A night has no dump that can be compared; the text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def nights(uri: str) -> list[str]:
 
 
 def read_night(uri: str, date: str | None = None, run: str | None = None) -> Night:
-    """Return the latest complete run of a night; of the last night under the root when ``date`` is None.
+    """Return the latest complete run of a night; of the last night under the root without ``date``.
 
     ``run``: return this run and no other.
 

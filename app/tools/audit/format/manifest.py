@@ -60,7 +60,7 @@ class Seen:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A link of a member to another cluster, and what it is to bring: patterns, as of the settings of links."""
+    """A link of a member to another cluster, and its patterns of services, as in the settings of links."""
 
     name: str
     cluster: str
@@ -78,7 +78,7 @@ class Digests:
     """Digests of a member's rows by bucket of services (see ``digests``)."""
 
     kind: str
-    """The rule by which they are made."""
+    """The rule for making them."""
     owners: dict[str, str] = field(default_factory=dict)
     """The buckets with services of each owner that the rows name: the bits of a hexadecimal number."""
     buckets: dict[str, str] = field(default_factory=dict)
@@ -108,16 +108,16 @@ class MemberDump:
     tells: list[str] = field(default_factory=list)
     """Kinds of rows that the member gives beside services and instances: ``record``, ``client``."""
     own_address: str = ""
-    """The address that the member gives itself; empty if it gives none, and in dumps of earlier releases."""
+    """The address that the member gives itself; it may be empty, as in dumps of earlier releases."""
     unknown_fields: list[str] = field(default_factory=list)
     """Names of fields of the member's rows that are unknown here, and were left out."""
     cluster: str = ""
-    """The id of its cluster towards linked ones; empty if it gives none."""
+    """The id of its cluster towards linked ones; it may be empty."""
     links: list[Link] = field(default_factory=list)
     linked: list[Part] = field(default_factory=list)
-    """The files of what links brought, apart from ``parts``."""
+    """The files with the instances of links, apart from ``parts``."""
     digests: Digests | None = None
-    """The digests of the rows in ``parts``; None if the dump has none, and in dumps of earlier releases."""
+    """The digests of the rows in ``parts``; None in a dump without them, as of earlier releases."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ Exit codes: 0 they agree, 1 they still differ or one did not answer, 2 it could 
 import argparse
 import os
 import sys
+import time
 from collections.abc import Sequence
 from threading import Event
 from typing import TYPE_CHECKING
 
-from app.languages.catalogues import N_
 from app.languages.command_texts import gettext
-from app.languages.phrases import phrase, reason_of, shown
+from app.languages.phrases import phrase, reason_of
 from app.tools.audit.client.access import (
     AccessError,
     add_access_options,
@@ -21,9 +21,8 @@ from app.tools.audit.client.access import (
     members_of,
     positive_duration_s,
 )
-from app.tools.audit.heal.heal_output import print_lines, say
+from app.tools.audit.heal.heal_output import STAGES, print_end, print_lines, say
 from app.tools.audit.report.night_options import add_night_options
-from app.tools.printable import json_line
 
 if TYPE_CHECKING:
     from app.tools.audit.heal.decide import Departure
@@ -31,8 +30,6 @@ if TYPE_CHECKING:
 
 AGREED, DIFFERENT, NOT_HEALED = 0, 1, 2
 GAP_S, WITHIN_S = 15.0, 30.0
-STAGES = {"before": N_("before:"), "after": N_("after:")}
-"""The titles of the two tables."""
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -91,7 +88,7 @@ def run(options: argparse.Namespace) -> int:
     from app.tools.audit.heal.healing import CannotHeal, Healing
     from app.tools.audit.heal.many_command import heal_many, wanted_services
 
-    stop = Event()
+    stop, options.began_s = Event(), time.monotonic()
     try:
         access, addresses, url_address = members_of(options)
         wanted = [] if options.link else wanted_services(options)
@@ -180,10 +177,7 @@ def _end(options: argparse.Namespace, look: "Look", text: str, code: int) -> int
         say(phrase("%(address)s did not answer, so it is unknown whether it agrees", address=address))
     if look.absent and code == AGREED:
         code, text = DIFFERENT, phrase("among the members that answered: %(text)s", text=text)
-    if options.json:
-        print_lines([json_line({"stage": "end", "exit_code": code, "text": text})])
-    else:
-        print_lines([shown(text)])
+    print_end(options, text, code)
     return code
 
 

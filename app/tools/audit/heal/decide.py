@@ -1,6 +1,6 @@
 """The right state of a service that members hold differently, by the rules of replication: pure, from their answers.
 
-The state of a key's owner is right, as in every verify round, except for what the owner lost: an instance that most
+The state of a key's owner is right, as in every verify round, except for an instance that the owner lost: one that most
 members have and that the owner does not know returns to it. In the end the owner decides: it knows the removals, which
 the answers do not contain.
 """
@@ -79,7 +79,7 @@ class _Lost:
 
 
 def decide(held: Sequence[Held]) -> Decision:
-    """Compare the members' states. Each member is of our kind, and at least one knows the service."""
+    """Compare the members' states. Each member is a Rollcall member, and at least one knows the service."""
     named = sorted({one.owner for one in held if one.owner is not None})
     notes = tuple(_notes(held))
     if len(named) != 1:
@@ -159,7 +159,7 @@ def _decider(rows: Mapping[str, Row], owner: Held) -> str:
 def _is_lost(
     key: InstanceKey, rows: Mapping[str, Row], held: Sequence[Held], owner: Held, lost: _Lost
 ) -> tuple[bool, Phrase]:
-    """Return whether an instance that its owner lacks should exist, and by which rule."""
+    """Return whether an instance that its owner lacks should exist, and the rule that says so."""
     if not key[3]:
         lost.durable.append(key)
         return True, DURABLE

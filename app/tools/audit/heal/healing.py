@@ -155,7 +155,7 @@ def check_count(addresses: Sequence[str]) -> None:
 
 
 def ask_all(addresses: Sequence[str], call: Callable[[str], T], stop: Event) -> dict[str, T]:
-    """Return the results of ``call`` for all addresses, each on a thread of its own; ``stop`` is set if one raises."""
+    """Return the results of ``call`` for all addresses, each on a separate thread; ``stop`` is set if one raises."""
     if not addresses:
         return {}
     with ThreadPoolExecutor(len(addresses), thread_name_prefix="heal") as pool:
@@ -167,7 +167,7 @@ def ask_all(addresses: Sequence[str], call: Callable[[str], T], stop: Event) -> 
 
 
 def refuse_others(answers: Mapping[str, Answered]) -> None:
-    """Refuse members of another kind, which take no part in an exchange.
+    """Refuse members of other software, which take no part in an exchange.
 
     Raises:
         CannotHeal: names the first of them.

@@ -1,6 +1,6 @@
 """``rollcall heal --link``: have a link fetch again what its members hold differently from the linked cluster.
 
-The members take what the other cluster states, by the rules of links; this command only looks, and asks.
+The members take the data of the other cluster by the rules of links; this command only looks, and asks.
 """
 
 import argparse
@@ -11,6 +11,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from threading import Event
 
+from app.languages.catalogues import N_
+from app.languages.command_texts import gettext
 from app.languages.phrases import phrase
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
@@ -25,7 +27,8 @@ from app.tools.audit.compare.link_look import (
     look_at_link,
     parse_link,
 )
-from app.tools.audit.heal.heal_output import print_lines, say
+from app.tools.audit.compare.table import MORE_IN_JSON
+from app.tools.audit.heal.heal_output import STAGES, print_end, print_lines, say
 from app.tools.audit.heal.healing import ASK_AGAIN_S, LOOK_AGAIN_S, MEMBERS_MAX, CannotHeal, ask_all
 from app.tools.printable import json_line, printable
 
@@ -156,9 +159,10 @@ def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Acc
     count = len(look.findings)
     print_lines(_lines(options, "before", look.findings))
     if not count:
-        return _end(options, look, f"the members agree with {look.origin}, instances: {look.instances}", AGREED)
+        return _end(options, look, _agreed(look), AGREED)
     if options.dry_run:
-        return _end(options, look, f"differences: {count}; nothing was done (--dry-run)", DIFFERENT)
+        text = phrase("differences: %(count)s; nothing was done (--dry-run)", count=count)
+        return _end(options, look, text, DIFFERENT)
     course = LinkCourse(look)
     healing.heal(course, options.within)
     print_lines(_lines(options, "after", course.left))
@@ -166,11 +170,19 @@ def heal_link(options: argparse.Namespace, addresses: Sequence[str], access: Acc
         say(phrase("%(address)s does not fetch again: %(reason)s", address=address, reason=reason))
     after = course.after or look
     if course.left:
-        text = (
-            f"differences that remain: {len(course.left)} (before: {count}). rollcall links says whether it is silent"
+        text = phrase(
+            "differences that remain: %(count)s (before: %(before)s). `rollcall links` shows whether the link is "
+            "silent or refuses services",
+            count=len(course.left),
+            before=count,
         )
-        return _end(options, after, f"{text}, or refuses services", DIFFERENT)
-    return _end(options, after, f"healed, differences: {count}", AGREED)
+        return _end(options, after, text, DIFFERENT)
+    return _end(options, after, phrase("healed, differences: %(count)s", count=count), AGREED)
+
+
+def _agreed(look: LinkLook) -> str:
+    text = N_("the members agree with %(origin)s, instances: %(instances)s")
+    return phrase(text, origin=look.origin, instances=look.instances)
 
 
 def _lines(options: argparse.Namespace, stage: str, findings: Sequence[LinkFinding]) -> Iterator[str]:
@@ -181,9 +193,11 @@ def _lines(options: argparse.Namespace, stage: str, findings: Sequence[LinkFindi
     for one in findings[:LINES_MAX]:
         host = f"[{one.ip}]" if ":" in one.ip else one.ip
         where = f"{one.namespace}/{one.service} {host}:{one.port}#{one.cluster} at {one.member}"
-        yield printable(f"{stage}: {one.kind} {where}: {one.found}, expected {one.expected}")
+        values = {"stage": gettext(STAGES[stage]), "kind": one.kind, "where": where}
+        text = N_("%(stage)s %(kind)s %(where)s: %(found)s, expected %(expected)s")
+        yield printable(gettext(text, found=one.found, expected=one.expected, **values))
     if (more := len(findings) - LINES_MAX) > 0:
-        yield f"... and {more} more; --json shows them all"
+        yield gettext(MORE_IN_JSON, count=more)
 
 
 def _end(options: argparse.Namespace, look: LinkLook, text: str, code: int) -> int:
@@ -192,6 +206,6 @@ def _end(options: argparse.Namespace, look: LinkLook, text: str, code: int) -> i
     if look.is_cut:
         say(phrase("more than %(most)s instances differ; only so many were looked at", most=f"{FINDINGS_MAX:,}"))
     if look.absent and code == AGREED:
-        code, text = DIFFERENT, f"among the members that were compared: {text}"
-    print_lines([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else printable(text)])
+        code, text = DIFFERENT, phrase("among the members that were compared: %(text)s", text=text)
+    print_end(options, text, code)
     return code

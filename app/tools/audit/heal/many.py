@@ -82,7 +82,7 @@ class ManyHealing:
         """Read all services, and those that differ once more after the gap; note the departures that last.
 
         Raises:
-            CannotHeal: too few members answered, or one is of another kind, or named twice.
+            CannotHeal: too few members answered, or one runs other software, or is named twice.
         """
         if len(wanted) > SERVICES_MAX:
             raise CannotHeal(

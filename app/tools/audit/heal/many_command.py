@@ -11,7 +11,7 @@ from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
 from app.tools.audit.compare.table import MORE_IN_JSON
 from app.tools.audit.format.found import NoFindings, committed_findings, default_results
-from app.tools.audit.heal.heal_output import print_lines, say
+from app.tools.audit.heal.heal_output import print_end, print_lines, say
 from app.tools.audit.heal.healing import CannotHeal
 from app.tools.audit.heal.many import HealOutcome, ManyHealing
 from app.tools.audit.heal.reading import Wanted
@@ -141,5 +141,5 @@ def _text(one: HealOutcome, *, is_dry: bool) -> str:
 
 
 def _end(options: argparse.Namespace, text: str, code: int) -> int:
-    print_lines([json_line({"stage": "end", "exit_code": code, "text": text}) if options.json else shown(text)])
+    print_end(options, text, code)
     return code

@@ -51,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """One Rollcall member's state of the service. ``address`` is the one by which the members name it."""
+    """One Rollcall member's state of the service. ``address`` is its name among the members."""
 
     address: str
     is_known: bool = False
@@ -77,7 +77,7 @@ class NoAnswer:
 
 @dataclass(frozen=True, slots=True)
 class OtherKind:
-    """A member that is not of our kind; ``name`` is its software with its release."""
+    """A member that is not a Rollcall member; ``name`` is its software with its release."""
 
     name: str
 
@@ -178,7 +178,7 @@ class _Rows:
         """Keep a row of the dump.
 
         Raises:
-            CallError: the line is no row, or there are more than ``ROWS_MAX``.
+            CallError: the line is invalid, or there are more than ``ROWS_MAX``.
         """
         if given.get("service") != self._wanted[1]:
             return
@@ -225,7 +225,7 @@ def _whole(row: Mapping[str, Any], name: str) -> int | None:
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the service's own values by name; a member of an earlier release gives none."""
+    """Return the service's own values by name; a member of an earlier release does not give them."""
     return {name: row[name] for name in _SETTINGS if name in row}
 
 

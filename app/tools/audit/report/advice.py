@@ -158,7 +158,7 @@ def _listed(addresses: Sequence[str]) -> str:
 
 
 def _on_services(summary: Summary) -> list[Step]:
-    """Return the steps about the worst finding in a service, and about all findings of its kind."""
+    """Return the steps about the worst finding in a service, and about all findings like it."""
     explained = _explained(summary)
     of_services = [one for one in summary.groups if one.get("lasting") and one.get("service")]
     if not of_services:

@@ -52,8 +52,8 @@ def post(
     """Post the alert, again after temporary failures; return whether it was accepted with a status of 2xx.
 
     For Alertmanager its base URL is enough: the path of its API is added. Redirects are not followed, as they would
-    turn the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, there
-    are no more tries.
+    turn the POST into a GET. User and password in the URL are sent as basic authentication. ``stop``: once set, it is
+    not tried again.
     """
     try:
         where = _origin(url)

@@ -8,6 +8,8 @@ from typing import Any
 
 import orjson
 
+from app.languages.phrases import phrase
+from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, Verdict
 
 EXAMPLES_MAX = 20
@@ -21,7 +23,7 @@ SLACK_SECTION_MAX = 3_000
 NIGHT_LASTS_S = 26 * 3_600.0
 """The time that an alert of a nightly check stays open: until the next night's check, and for its duration."""
 UNJUDGED = "UNJUDGED"
-"""The name under which a round without a verdict is open, beside the classes of findings."""
+"""The name under which a round without a verdict is open, next to the classes of findings."""
 _FENCE = "```"
 
 
@@ -133,17 +135,26 @@ def told(finding: Mapping[str, Any]) -> str:
             finding.get("namespace") if finding.get("service") else None,
             finding.get("service"),
             f"{host}:{port}" if ip else None,
-            f"at {finding['member']}" if finding.get("member") else None,
         )
         if part
     )
-    values = [
-        f"{word} {one_line(str(finding[name]), LINE_CHARS_MAX // 4)}"
-        for word, name in (("found", "found"), ("expected", "expected"))
-        if finding.get(name) is not None
-    ]
-    text = f"{where}: {', '.join(values)}" if values else where
-    return f"{text} ({finding['detail']})" if finding.get("detail") else text
+    text = where
+    if member := finding.get("member"):
+        text = phrase("%(finding)s at %(member)s", finding=where, member=member)
+    found, expected = (
+        None if finding.get(name) is None else one_line(str(finding[name]), LINE_CHARS_MAX // 4)
+        for name in ("found", "expected")
+    )
+    if found is not None and expected is not None:
+        values = {"finding": text, "found": found, "expected": expected}
+        text = phrase("%(finding)s: found %(found)s, expected %(expected)s", **values)
+    elif found is not None:
+        text = phrase("%(finding)s: found %(found)s", finding=text, found=found)
+    elif expected is not None:
+        text = phrase("%(finding)s: expected %(expected)s", finding=text, expected=expected)
+    if detail := finding.get("detail"):
+        text = phrase("%(finding)s (%(detail)s)", finding=text, detail=recognized(str(detail)))
+    return text
 
 
 def one_line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:

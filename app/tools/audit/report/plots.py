@@ -8,7 +8,7 @@ from app.tools.audit.report.svg import FONT_SIZE, Drawing, number, plain, ticks,
 
 LABEL_CHARS_MAX = 30
 SERIES_MAX = 7
-"""The number of classes with a colour of their own in the trend; all further classes share one."""
+"""The number of classes with a separate colour in the trend; all further classes share one."""
 
 OTHERS = "other classes"
 _WIDTH = 400
@@ -195,7 +195,7 @@ class _Trend:
                     self._drawing.rect(self._x(place) - self._bar / 2, y, self._bar, height, f"series-{colour}", hint)
 
     def _late(self, top: float, bottom: float) -> None:
-        """Draw a line over the judged nights, which ends at a night without a verdict and begins anew after it."""
+        """Draw a line over the judged nights, which ends at a night without a verdict and begins again after it."""
         scale, steps, is_drawn = (bottom - top) / self._lower[-1], "", False
         for place, night in enumerate(self._nights):
             if night.is_judged:

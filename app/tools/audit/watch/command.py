@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from app.languages.catalogues import N_
 from app.languages.command_texts import gettext
 from app.languages.phrases import phrase, reason_of, shown
+from app.languages.stored_texts import recognized
 from app.rows.summary import Verdict
 from app.tools.audit.client.access import (
     AccessError,
@@ -116,7 +117,7 @@ def _ended_by_signals(stop: Event) -> Iterator[None]:
 
 
 class Watch:
-    """The rounds of a watch, each of which reports its outcome; no round raises, whatever goes wrong in it."""
+    """The rounds of a watch, each of which reports its outcome; no round raises an exception."""
 
     def __init__(self, options: argparse.Namespace, stop: Event) -> None:
         """Read the options; raise AccessError if an address or option cannot be used."""
@@ -204,11 +205,11 @@ class Watch:
                 text = N_("the list of open alerts cannot be saved in %(folder)s: %(error)s")
                 _note(gettext(text, folder=folder, error=error))
         for note in summary.notes:
-            _note(gettext("note: %(text)s", text=shown(note)))
-        lines = [summary.line, *(f"  {one_line(told(one))}" for one in summary.examples)]
+            _note(gettext("note: %(text)s", text=shown(recognized(note))))
+        lines = [shown(recognized(summary.line)), *(f"  {one_line(shown(told(one)))}" for one in summary.examples)]
         try:
             print("\n".join(lines), flush=True)
-        except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts go on
+        except OSError:  # such as a pipe that nobody reads any more: the metrics and alerts continue
             with suppress(OSError):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -24,7 +24,7 @@ def with_links(
     pause: Callable[[], None],
     stop: Event,
 ) -> Summary:
-    """Return the summary of a round with what its links brought. ``members``: those that answered.
+    """Return the summary of a round with the comparison of its links. ``members``: those that answered.
 
     A link that cannot be judged is a note; then members that agree have no verdict.
     """

@@ -16,13 +16,13 @@ from app.tools.audit.dump.sources import take, take_service
 DIGEST_PATH = "/v1/ns/operator/digest"
 DIFFERENCES_PATH = "/v1/ns/operator/differences"
 REPORTED_MAX = 20
-"""The most services that a member is told to differ."""
+"""The most differing services in a report to a member."""
 BUCKETS_AT_ONCE = 64
 """The buckets of one call: a quarter of the services, some 80 bytes each."""
 ROWS_MAX = 50_000
 """The most instances of one service that are read, some 600 bytes each: those of all members are held at a time."""
 _UNKNOWN = {400, 401, 403, 404, 405, 500, 501}
-"""Statuses of members of other kinds, and of earlier releases, for a path that they do not know."""
+"""Statuses of members of other software, and of earlier releases, for a path that they do not know."""
 
 ServiceKey = tuple[str, str]
 """The namespace and full name of a service."""
@@ -34,7 +34,7 @@ class MemberLook:
     """One member's state at one moment. ``held``: all its services, for members that give no digests."""
 
     address: str
-    """The address that the member gives itself; empty if it gives none."""
+    """The address that the member gives itself; it may be empty."""
     kind: str
     services: int
     instances: int
@@ -112,7 +112,7 @@ class DigestReader:
         return [found_row(namespace, name, one, ClientKind.HTTP) for one in found]
 
     def report(self, services: Collection[ServiceKey]) -> None:
-        """Report to the member that these services differ, for its console. A refusal is no error."""
+        """Report to the member that these services differ, for its console. A refusal is ignored."""
         named: dict[str, list[str]] = {}
         for namespace, name in services:
             named.setdefault(namespace, []).append(name)
@@ -137,7 +137,7 @@ class DigestReader:
         return value
 
     def _made_here(self) -> MemberLook:
-        """Compute the digests of a member that gives none, after as many tries as needed."""
+        """Compute the digests of a member without that call, after as many tries as needed."""
         while True:
             try:
                 return self._taken()

@@ -57,7 +57,7 @@ class RoundOutcome:
 
     @property
     def told(self) -> str:
-        """The identity of the outcome, by which a later round recognizes the same one."""
+        """The identity of the outcome, which is that of an equal outcome in a later round."""
         keys = [f"{one.get('finding_class')} {one.get('service')} {one.get('member')}" for one in self.summary.examples]
         return f"{self.summary.verdict.value} {self.lasting} {_hash_of(sorted(keys))}"
 
@@ -70,7 +70,7 @@ def run_round(plan: RoundPlan, addresses: Sequence[str], stop: Event) -> RoundOu
     """Look at all members, and say whether they agree.
 
     Raises:
-        Stopped: ``stop`` was set meanwhile.
+        Stopped: ``stop`` was set in the meantime.
     """
     began, began_s = now_text(), time.monotonic()
 
@@ -141,7 +141,7 @@ def _outcome(group: Group, looked: TwoLooks, began: str) -> RoundOutcome:
 
 
 def _why_not(group: Group, looked: TwoLooks) -> str | None:
-    """Return why nobody can say whether the members agree; None if that can be said."""
+    """Return why no caller can say whether the members agree; None if that can be said."""
     here = group.here()
     if len(here) < MEMBERS_MIN:
         reasons = "; ".join(f"{address}: {text}" for address, text in sorted(group.absent.items()))

@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on; the text says in one line what is wrong, and what to do."""
+    """A command cannot continue; the text has the reason and the advice in one line."""
 
     def __init__(self, code: ExitCode, text: str) -> None:
         super().__init__(text)

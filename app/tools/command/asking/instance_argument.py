@@ -38,7 +38,7 @@ def add_instance_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parameters_of(options: argparse.Namespace, client: RegistryClient) -> dict[str, str | int]:
-    """Return the parameters by which a call names the instance."""
+    """Return the parameters that name the instance in a call."""
     ip, port = options.instance
     return {
         "namespaceId": client.namespace,

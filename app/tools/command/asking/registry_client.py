@@ -1,4 +1,4 @@
-"""The calls of commands to a server; each failure says what to do about it."""
+"""The calls of commands to a server; each failure comes with advice."""
 
 import json
 import re
@@ -303,7 +303,7 @@ class RegistryClient:
     def all_namespaces(self) -> list[str]:
         """Return the ids of the namespaces that the caller may see, and of those that have services.
 
-        A service may be registered in a namespace that nobody created.
+        A service may be registered in a namespace that was never created.
         """
         listed = [str(one.get("namespace") or PUBLIC) for one in self.namespaces()]
         try:

@@ -50,7 +50,7 @@ class ServerReply:
             return None
 
     def text(self) -> str:
-        """Return the body as text, whatever its bytes are."""
+        """Return the body as text, even if its bytes are invalid."""
         return self.body.decode("utf-8", "replace")
 
 
@@ -96,7 +96,7 @@ class ServerConnection:
         return self._once(method, path, _encoded(parameters).encode(), timeout_s)
 
     def events(self, path: str, parameters: Parameters) -> "EventStream | None":
-        """Open a stream of events over a new connection, from any thread; return None if the server has none.
+        """Open a stream of events over a new connection, from any thread; return None if the server offers no stream.
 
         Raises:
             NoServerAnswer: the stream cannot be opened now.
@@ -184,7 +184,7 @@ def _connection(address: str, access: Access) -> http.client.HTTPConnection:
 
 
 def _encoded(parameters: Parameters) -> str:
-    """Return the encoded parameters of a call. Arguments may have bytes that are no text; names on servers do not."""
+    """Return the encoded parameters of a call. Arguments may have bytes that are not text; names on servers do not."""
     return urlencode(parameters, errors="replace")
 
 

@@ -1,4 +1,4 @@
-"""Values of answers as cells, with a text for whatever a server sends."""
+"""Values of answers as cells, with a text for every value of a server."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Calls of ``rollcall migrate``, whose failures are told in one line."""
+"""Calls of ``rollcall migrate``, each failure in one line."""
 
 from collections.abc import Callable
 from http import HTTPStatus

@@ -49,7 +49,7 @@ class MemberView:
     """The link to the Nacos, if there is one, and the instances by the names of the Nacos."""
 
     cluster: str
-    """The id of this cluster, the label of what its links register."""
+    """The id of this cluster, the label of the instances that its links register."""
     link: Link | None
     at_members: tuple[LinkAtMember, ...]
     links: ClusterLinks

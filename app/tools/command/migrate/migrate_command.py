@@ -140,7 +140,7 @@ def _run(options: argparse.Namespace, run: Run) -> int:
 def nacos_of(options: argparse.Namespace) -> tuple[tuple[str, ...], Access]:
     """Return the servers of the Nacos, and how to call them.
 
-    The configuration of this cluster is not read: its credentials are no secrets of the Nacos.
+    The configuration of this cluster is not read: its credentials do not belong to the Nacos.
 
     Raises:
         AccessError: an address cannot be used, or there is no password.

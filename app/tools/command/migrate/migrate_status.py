@@ -11,20 +11,22 @@ from threading import Event
 from tqdm import tqdm
 
 from app.config.link_settings import LinkFilter
+from app.languages.command_texts import gettext
 from app.tools.audit.client.access import Access, access_of, client_config, names_of, parse_url, server_of
 from app.tools.audit.client.http_client import MemberClient, Patience
 from app.tools.command.asking.exits import ExitCode
+from app.tools.command.asking.output import OutputFormat, is_data
 from app.tools.command.asking.run_command import say
 from app.tools.command.migrate.asking_nacos import asked
 from app.tools.command.migrate.member_view import MemberView, check_addresses, choose_link, read_links, read_rows
-from app.tools.command.migrate.migration import departures, judge
+from app.tools.command.migrate.migration import Migration, departures, judge
 from app.tools.command.migrate.migration_table import show
 from app.tools.command.migrate.nacos_view import NacosReader
 
 
 class _ServicesBar(tqdm):  # type: ignore[misc]  # tqdm comes without types
     monitor_interval = 0
-    """The setting by which tqdm starts no thread beside the bar."""
+    """A setting of tqdm: no thread runs next to the bar."""
 
 
 def show_status(options: argparse.Namespace, addresses: Sequence[str], nacos_access: Access) -> int:
@@ -34,7 +36,7 @@ def show_status(options: argparse.Namespace, addresses: Sequence[str], nacos_acc
         CommandError: one side does not answer, or refuses a call.
         AccessError: an option cannot be used.
     """
-    server = server_of(options)
+    began_s, server = time.monotonic(), server_of(options)
     scheme, address, path = parse_url(server)
     if note := client_config(options).note:
         say(options, note)
@@ -68,7 +70,21 @@ def show_status(options: argparse.Namespace, addresses: Sequence[str], nacos_acc
             ask_nacos(partial(nacos.read_clients, bar.update))
     migration = judge(view, here, lasting)
     show(options, view, here, migration)
+    if not (is_data(options) or options.output == OutputFormat.NAME):
+        _tell_end(migration, time.monotonic() - began_s)
     return ExitCode.DONE if migration.is_safe else ExitCode.NOT_ALL
+
+
+def _tell_end(migration: Migration, took_s: float) -> None:
+    """Print the last line: the counts of the move, and how long it took to find them."""
+    text = gettext(
+        "services: %(services)s, at the Nacos: %(left)s, clients at the Nacos: %(clients)s; took %(seconds)s s",
+        services=len(migration.services),
+        left=sum(one.is_at_nacos for one in migration.services),
+        clients=len(migration.clients),
+        seconds=f"{took_s:.1f}",
+    )
+    sys.stdout.write(f"\n{text}\n")
 
 
 def _namespaces(options: argparse.Namespace, here: MemberView) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The state of a move from a Nacos to this cluster: its step, what stands in the way, and who is still there."""
+"""The state of a move from a Nacos to this cluster: its step, the obstacles, and the clients that are still there."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ class MoveStep(IntEnum):
     MOVE = 3
     """Move the clients."""
     SWITCH_OFF = 4
-    """Nobody is left: remove the link, and switch the Nacos off."""
+    """No client is left: remove the link, and switch the Nacos off."""
     DONE = 5
-    """Nobody is left, and there is no link."""
+    """No client is left, and there is no link."""
 
 
 class DepartureKind(StrEnum):
@@ -80,7 +80,7 @@ class StandsInTheWay:
 
 @dataclass(frozen=True, slots=True)
 class ServiceStanding:
-    """A service at both sides, by its name at the Nacos. The numbers count instances, but for ``subscribers``."""
+    """A service at both sides, by its name at the Nacos. The numbers count instances, except for ``subscribers``."""
 
     name: ServiceName
     registered: int
@@ -100,7 +100,7 @@ class ServiceStanding:
 
     @property
     def is_at_nacos(self) -> bool:
-        """Return whether somebody registers or subscribes to it at the Nacos."""
+        """Return whether a client registers or subscribes to it at the Nacos."""
         return bool(self.registered or self.of_others or self.subscribers)
 
     @property
@@ -126,7 +126,7 @@ class ClientStanding:
 
 @dataclass(frozen=True, slots=True)
 class Migration:
-    """The state of a move. It is safe to switch the Nacos off if nothing stands in the way."""
+    """The state of a move. It is safe to switch the Nacos off if nothing is in the way."""
 
     step: MoveStep
     obstacles: tuple[StandsInTheWay, ...]

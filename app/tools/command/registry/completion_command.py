@@ -1,4 +1,4 @@
-"""``rollcall completion``: the code by which a shell completes commands and options with the tab key."""
+"""``rollcall completion``: the code for a shell that completes commands and options with the tab key."""
 
 import argparse
 import sys

@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
 
 
 def _wanted(options: argparse.Namespace) -> dict[str, str | int]:
-    """Return the parameters by which a call names the events."""
+    """Return the parameters that choose the events."""
     ip, port = options.instance or (None, None)
     named = (
         ("namespaceId", options.namespace),

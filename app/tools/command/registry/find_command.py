@@ -131,7 +131,7 @@ def _cells(one: Row) -> tuple[str | Cell, ...]:
 
 
 def _tell(options: argparse.Namespace, found: SearchedPages) -> None:
-    """Say how much of what was found is not in the table."""
+    """Print the number of matches that are not in the table."""
     sys.stdout.flush()
     if found.count > len(found.instances):
         count = found.count if found.complete else f"over {found.count}"

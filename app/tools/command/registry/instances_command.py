@@ -1,4 +1,4 @@
-"""``rollcall instances``: the instances of a service with their true health, whatever the protect threshold."""
+"""``rollcall instances``: the instances of a service with their true health, without the protect threshold."""
 
 import argparse
 from collections.abc import Iterable

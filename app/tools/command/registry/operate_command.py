@@ -25,7 +25,7 @@ from app.tools.printable import write_line
 PARTIAL_BATCH, METADATA_BATCH = "/v3/admin/ns/instance/partial/batch", "/v3/admin/ns/instance/metadata/batch"
 WEIGHT_MAX = 10_000
 Done = tuple[str, dict[str, str]]
-"""The text that says what was done, with placeholders, and their values."""
+"""The text about the result, with placeholders, and their values."""
 Change = Callable[[argparse.Namespace, RegistryClient], Done]
 """Makes a change, and returns it in words."""
 
@@ -69,7 +69,7 @@ def _add(
 
 
 def add_force(parser: argparse.ArgumentParser) -> None:
-    """Add the option by which too few may remain."""
+    """Add the option that lets too few instances remain."""
     parser.add_argument("--force", action="store_true", help="do it however few healthy instances remain")
 
 
@@ -162,7 +162,7 @@ def change_instance(options: argparse.Namespace, client: RegistryClient, **wante
 
 
 def say_remaining(options: argparse.Namespace, counts: Row) -> None:
-    """Say how many instances clients go on calling, as the owner counted them."""
+    """Say how many instances clients keep calling, as the owner counted them."""
     names = ("remaining", "serving", "threshold")
     remaining, serving, threshold = (counts.get(name, 0) for name in names)
     share = f"{threshold:g}"

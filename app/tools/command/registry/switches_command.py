@@ -96,7 +96,7 @@ def _ask(options: argparse.Namespace, client: RegistryClient, warning: str) -> N
     """Ask a person at a terminal.
 
     Raises:
-        CommandError: the answer is not yes, or nobody is there to be asked.
+        CommandError: the answer is not yes, or there is no terminal to ask at.
     """
     say(options, warning)
     if options.yes:

@@ -67,7 +67,8 @@ class SimDisk(MemoryDisk):
         self.refused = 0
         """The number of writes that found the disk full."""
         self.meter: CostMeter | None = None
-        """The meter that its transactions are charged to; with None they cost only what ``DiskQueue`` draws."""
+        """The meter that its transactions are charged to; with None they cost only the time that ``DiskQueue``
+        draws."""
 
     def write(self, records: list[Record], offset_ms: int) -> None:
         self._count()
@@ -177,7 +178,7 @@ class SimWarmStore(WarmStore):
             rows[one.key] = wall_ms, self._lists.encode(one, now_ms, True)
 
     def load(self, _age_ms_max: int, now_ms: int, *_known: object) -> Iterator[Datum]:
-        """Return the datums of the last run, whatever their age."""
+        """Return the datums of the last run, of any age."""
         rows, wall_ms = list(self._copied.items()), self._now_wall_ms()
         return (
             decode_aged(self._lists, key, orjson.loads(body), wall_ms - at_ms, now_ms) for key, (at_ms, body) in rows

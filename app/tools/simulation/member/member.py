@@ -55,13 +55,13 @@ from distro.receive.receive import DistroReceiver
 
 STANDALONE = {"nacos.standalone": "true", "rollcall.rpc.enabled": "false", "rollcall.audit.enabled": "false"}
 SETTINGS = replace(read_settings(STANDALONE, {}), standalone=False)
-"""The settings of all members, but for addresses: of a cluster, whose list no file has."""
+"""The settings of all members, except for addresses: of a cluster, whose list no file has."""
 RUNS_OF_A_CLOCK_MS = 1_000_000_000
 """Monotonic clocks start at any value, so that a test notices one that is sent to a peer."""
 
 
 class SimMembership(Membership):
-    """The real one; a write that waits for the disk goes on even if its owner is another by then."""
+    """The real one; a write that waits for the disk continues even if its owner is another by then."""
 
     def __init__(self, member: SimMember, *parts: Any) -> None:
         super().__init__(*parts)
@@ -98,7 +98,7 @@ class SimMember:
     notices_pauses = True
     sends_deltas = True
     costs: CostModel | None = None
-    """The costs of its work in virtual time; None: nothing but ``LOCAL_MS_MAX`` and the time of its disk."""
+    """The costs of its work in virtual time; None: only ``LOCAL_MS_MAX`` and the time of its disk."""
     claim_ms = 0
     """The cost of a claim of one key, above ``LOCAL_MS_MAX``."""
 
@@ -145,7 +145,7 @@ class SimMember:
         self.writer = f"{self.address}~{self.run}"
         self.waits_for_disk = False
         self.owns_durable: bool | None = None
-        """Set while a write goes on that came to the disk earlier: whether this member owns it."""
+        """Set while a write continues that came to the disk earlier: whether this member owns it."""
         self.build()
         self.records.read_disk()
         self.node.warm_start.read(self.node.domain.warm_store.load(0, self.clock.monotonic_ms()))
@@ -292,7 +292,7 @@ class SimMember:
         self.paused, self._paused_ms = True, self.world.now_ms
 
     def resume(self) -> None:
-        """Continue. Events that arrived meanwhile are handled in any order, as by threads that wake together."""
+        """Continue. Events that arrived in the meantime are handled in any order, as by threads that wake together."""
         self.paused = False
         self._notice_pause()
         waiting, self._waiting = self._waiting, []

@@ -1,6 +1,6 @@
 """Links between simulated clusters: the real steps of a link, and the real streams, over the network of the world.
 
-A connection is as TCP makes it: what is lost is sent again, and comes in order, as long as both processes live.
+A connection is as TCP makes it: a lost part is sent again, and comes in order, as long as both processes live.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from distro.model.types import Outcome
 CALL_MS = 3_000
 """The time-out of a call, and of a stream that brings nothing. Source: ``TIMEOUT_S`` of ``link_calls``."""
 AGAIN_MS = 300
-"""When TCP sends again what nobody confirmed."""
+"""When TCP sends unconfirmed parts again."""
 LOOK_MS = 250
 """How soon a reader learns that the process at the other end of its connection is gone."""
 
@@ -58,7 +58,7 @@ class SimStream:
     # --- the side that reads ----------------------------------------------------------------------
 
     def arrive(self, number: int, part: bytes) -> bool:
-        """Take a part, or the end, which is empty. Return False if nobody reads here any more."""
+        """Take a part, or the end, which is empty. Return False if this side reads no more."""
         if self.is_closed or self._link.member.run != self._client_run:
             return False
         if number == self._came:
@@ -196,7 +196,7 @@ class SimLink:
         serve: Callable[[Any, Callable[[Outcome, Any], None]], None],
         read: Callable[[Any], object],
     ) -> None:
-        """Make a call, and go on with what ``read`` makes of its answer."""
+        """Make a call, and continue with the result of ``read`` for its answer."""
 
         def end(outcome: Outcome, answer: Any) -> None:
             if outcome is not Outcome.DELIVERED:

@@ -37,7 +37,7 @@ class Process(Protocol):
 
     @property
     def run(self) -> int:
-        """The number of the run, which rises with every start; a message for an earlier run reaches nobody."""
+        """The number of the run, which rises with every start; a message for an earlier run is lost."""
         ...
 
     @property
@@ -93,7 +93,7 @@ class ClusterWorld(Scheduler, Protocol):
 
     @property
     def tracing(self) -> bool:
-        """True if somebody reads what ``trace`` writes."""
+        """True if the lines of ``trace`` are read."""
         ...
 
     @property
@@ -142,7 +142,7 @@ class PartWorld(ClusterWorld, Protocol):
 
     @property
     def members(self) -> Container[str]:
-        """The addresses of the members that are of our kind."""
+        """The addresses of the Rollcall members."""
         ...
 
     @property

@@ -1,4 +1,4 @@
-"""The engine's threads in virtual time: its mailbox, its turns, its calls to peers and the actions beside them."""
+"""The engine's threads in virtual time: its mailbox, its turns, its calls to peers and the actions next to them."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class SimRuntime:
             else:
                 self._put(action)
 
-    # --- the thread beside it --------------------------------------------------------------------
+    # --- the thread next to it --------------------------------------------------------------------
 
     def execute_here(self, action: LocalAction) -> None:
         """Run actions on a separate thread, one after the other. Its end is reported after the duration."""
@@ -228,7 +228,7 @@ class SimRuntime:
     # --- the peers' threads ----------------------------------------------------------------------
 
     def _drop_calls(self, listed: Collection[str]) -> None:
-        """Let calls to members that left the list end by themselves; a new entry of one begins anew."""
+        """Let calls to members that left the list end by themselves; a new entry of one begins again."""
         for at in [at for at in self._calls if at[0] not in listed]:
             del self._calls[at]
 

@@ -19,7 +19,7 @@ TICK_MS_MAX = 50
 COSTS = CostModel()
 NEVER_MS = 1 << 40
 INSTANCE_MS_MAX = 3_600_000
-"""A time so long that nothing expires meanwhile, as no client beats here."""
+"""A time so long that nothing expires in the meantime, as no client beats here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def grow(
     rounds: bool = True,
     tick_ms_max: int = TICK_MS_MAX,
 ) -> World:
-    """Fill members; one dies, its keys are taken over, it comes back and loads all; no tick may be long meanwhile.
+    """Fill members; one dies, its keys are taken over, it comes back and loads all; and no tick may be long.
 
     ``rounds``: with verify rounds; without them only the other work of a tick shows.
     """

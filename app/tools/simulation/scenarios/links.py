@@ -13,7 +13,7 @@ from app.tools.simulation.world.world import World, settle_ms
 
 LINK_SETTLE_MS = 15_000
 """How long after the members of a cluster agree its links may differ: silence is noticed, the longest back-off ends, a
-comparison brings what is missing, and what was kept of a young member is compared again."""
+comparison brings the missing services, and those kept from a young member are compared again."""
 YOUNG_MS = 31_000
 """The time in which a member is young, and a bit more (L4, L5)."""
 SHAPES: dict[int, tuple[dict[int, tuple[int, ...]], tuple[int, ...]]] = {

@@ -181,7 +181,7 @@ def copies_come_late(seed: int, member_class: type[SimMember]) -> World:
 
 
 def copy_waits_in_a_paused_member(seed: int, member_class: type[SimMember]) -> World:
-    """A member takes a copy only when it goes on; meanwhile its instances left, at an owner that is another by then."""
+    """A member takes a copy only when it continues; then its instances left, at an owner that is another by then."""
     world = steady_world(seed, member_class, services=12)
     names = sorted(world.addresses)
     paused = world.any_member()

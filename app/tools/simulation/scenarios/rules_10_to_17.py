@@ -33,7 +33,7 @@ def down_ms(config: DistroConfig) -> int:
 
 
 def found_ms(config: DistroConfig) -> int:
-    """How long after a heal the members have compared what they hold, and the smaller side carries keys again."""
+    """How long after a heal the members have compared their data, and the smaller side carries keys again."""
     find_ms = config.report_interval_ms + config.report_timeout_ms
     return 2 * find_ms + config.steady_ms + 2 * config.verify_interval_ms + config.verify_timeout_ms
 
@@ -82,7 +82,7 @@ def versions_are_forged(seed: int, member_class: type[SimMember]) -> World:
 
 
 def owner_of_many_dies(seed: int, member_class: type[SimMember]) -> World:
-    """A claim takes 2 ms, and there are thousands. Nobody may take that for a pause, nor a member for dead.
+    """A claim takes 2 ms, and there are thousands. No member may take that for a pause, nor another member for dead.
 
     Bound: the owner is seen to be gone, its keys are claimed and sent.
     """
@@ -171,7 +171,7 @@ def calls_come_late(seed: int, member_class: type[SimMember]) -> World:
 
 
 def calls_wait_in_a_paused_member(seed: int, member_class: type[SimMember]) -> World:
-    """Clients give up their calls to a member that stands still, and go elsewhere; it reads them when it goes on."""
+    """Clients give up their calls to a member that stands still, and go elsewhere; it reads them when it continues."""
     world = steady_world(seed, member_class)
     world.checker.looking = False
     world.checker.in_order = True
@@ -217,7 +217,7 @@ def check_follows_a_cut(seed: int, member_class: type[SimMember]) -> World:
 def removal_is_unheard_of(seed: int, member_class: type[SimMember]) -> World:
     """Clients register on one side of a cut, and deregister on the other, which does not know them.
 
-    Nobody of the other side may show them after the heal, though their last beat is a few seconds old.
+    No member of the other side may show them after the heal, though their last beat is a few seconds old.
     """
     world = steady_world(seed, member_class)
     member = world.any_member()
@@ -244,7 +244,7 @@ def removal_is_unheard_of(seed: int, member_class: type[SimMember]) -> World:
 
 
 def silence_is_on_one_side(seed: int, member_class: type[SimMember]) -> World:
-    """A member that hears no beats expires all instances. Nobody who heard beats drops any for that."""
+    """A member that hears no beats expires all instances. No member that heard beats drops any for that."""
     world = steady_world(seed, member_class)
     part(world, world.any_member(), [])
     world.run(down_ms(world.config) + DELETE_TIMEOUT_MS + 10_000)
@@ -299,7 +299,7 @@ def _writer(member: SimMember, key: str) -> str | None:
 def members_refuse_beats(seed: int, member_class: type[SimMember]) -> World:
     """An operator sets a status with which members refuse beats: all of them, or one that its clients alone know.
 
-    Nobody may be dropped for that, meanwhile or afterwards.
+    No instance may be dropped for that, in the meantime or afterwards.
     """
     world = steady_world(seed, member_class)
     world.checker.strict = True

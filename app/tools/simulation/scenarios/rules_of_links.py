@@ -11,7 +11,7 @@ from app.tools.simulation.world.world import World
 
 HERE, THERE, SERVICES = 0, 1, 10
 STEADY_MS = 40_000
-"""The time by which all clients have registered, and all members have found each other and are young no more."""
+"""The time until all clients have registered, and all members have found each other and are no longer young."""
 MARKED_MS = 5_000
 """An instance is marked within so long after the last word of its cluster."""
 CAUGHT_UP_MS = 5_000
@@ -118,9 +118,9 @@ def other_cluster_restarts_empty(seed: int, member_class: type[LinkedMember]) ->
 
 
 def clients_return_with_the_link(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
-    """A link is cut for long. Meanwhile all clients of the other cluster expire, as it does not hear them either.
+    """A link is cut for long. In the meantime all clients of the other cluster expire, as it does not hear them either.
 
-    They return shortly after the link. What the link finds then is no reason to show empty services.
+    They return shortly after the link. Even so, the link must not show empty services.
     """
     world, checker = steady_links(seed, member_class)
     there = world.clusters[THERE]

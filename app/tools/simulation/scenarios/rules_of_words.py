@@ -12,11 +12,11 @@ from app.tools.simulation.world.sim_clients import SimClient
 from app.tools.simulation.world.world import World
 
 CUT_MS = 40_000
-"""Longer than an instance lives that nobody hears of."""
+"""Longer than an instance lives without a beat."""
 SAID_MS = 1_000
 """A word that meets no fault is said and answered in so long."""
 AGREE_MS = 3_000
-"""The time after a heal in which all members come to give the same lists, whoever waits for keys (R16)."""
+"""The time after a heal in which all members come to give the same lists, with any member waiting for keys (R16)."""
 
 
 def part_members(world: World, member: SimMember) -> list[str]:
@@ -81,9 +81,9 @@ def sides_speak(seed: int, member_class: type[SimMember]) -> World:
 
 
 def words_are_repeated(seed: int, member_class: type[SimMember]) -> World:
-    """Both sides of a cut have a word of a client. One side is told another word, then the other the first again.
+    """Both sides of a cut have a word of a client. One side gets another word, then the other side the first again.
 
-    The first word, which was said last, is what all have after the heal.
+    After the heal, all have the first word, which came last.
     """
     world = steady_world(seed, member_class)
     world.checker.looking = False
@@ -112,7 +112,7 @@ def words_are_repeated(seed: int, member_class: type[SimMember]) -> World:
 def removals_are_late(seed: int, member_class: type[SimMember]) -> World:
     """Late in a cut clients register through one side, and deregister through the other within the same second.
 
-    Some were there before. None of them is listed once the sides have compared what they hold.
+    Some existed before. None of them is listed once the sides have compared their data.
     """
     world = steady_world(seed, member_class)
     member = world.any_member()

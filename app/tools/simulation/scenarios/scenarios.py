@@ -65,7 +65,7 @@ def live_durably(world: World, instances: int, span_ms: int) -> None:
 
 
 def flip_by_check(world: World, *, parted: SimMember | None = None) -> None:
-    """Let a check of one member, other than ``parted``, flip the health of an instance that it is responsible for."""
+    """Let a check of one member, but not of ``parted``, flip the health of an instance that it is responsible for."""
     member = world.any_member()
     if member is parted:
         return

@@ -42,7 +42,7 @@ class NoSends(SimMember):
 
 
 class NothingSent(NoVerify):
-    """Nor are there verify rounds."""
+    """Verify rounds are off as well."""
 
     rules = ProtocolRules(verifies=False, sends_changes=False)
 
@@ -98,7 +98,7 @@ class NoFetchForwarder(SimForwarder):
 class NoVersions(NoVerify):
     """The last arrival wins, as with real Nacos, and there are no checksum rounds.
 
-    Nor are there deltas, or fetches of what a forwarded write has changed: an answer to these would be an arrival
+    Deltas, and fetches of keys that a forwarded write changed, are off as well: an answer to these would be an arrival
     beside those of the sends, which only versions put in order.
     """
 
@@ -166,7 +166,7 @@ class PausesUnseen(SimMember):
 
 
 class NoSecondLoad(SimMember):
-    """After a pause in which removals may have been forgotten, a member goes on with what it remembers."""
+    """After a pause in which removals may have been forgotten, a member continues with its old data."""
 
     rules = ProtocolRules(loads_again=False)
 

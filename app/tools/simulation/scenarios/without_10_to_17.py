@@ -65,7 +65,7 @@ class ClaimsInTheTickRuntime(SimRuntime):
 
 
 class ClaimsInTheTick(SimMember):
-    """R11 off: the engine's thread itself claims all keys, and does nothing else meanwhile."""
+    """R11 off: the engine's thread itself claims all keys, and does nothing else in the meantime."""
 
     runtime_class = ClaimsInTheTickRuntime
 
@@ -242,7 +242,7 @@ class NoTraces(SimMember):
 
 
 class ExpiryWinsReplication(ListReplication):
-    """A merge takes a removal of a later version, whatever was heard since."""
+    """A merge takes a removal of a later version, even if beats arrived since."""
 
     def merge(self, datum: Datum, now_ms: int) -> Merged:
         service = self._table.find(datum.key)

@@ -22,7 +22,7 @@ class RunVerdict:
     """The world at the end of the run; None if it did not begin."""
     broken: Broken | None = None
     interrupted: bool = False
-    """True if somebody stopped the run: the invariants held until then."""
+    """True if the run was stopped: the invariants held until then."""
 
     @property
     def word(self) -> str:

@@ -95,7 +95,7 @@ class Selection:
     minor: bool = False
 
     def takes(self, entry: Entry) -> bool:
-        """Return whether the entry is selected; an event of the whole world is, whatever the key and the member."""
+        """Return whether the entry is selected; an event of the whole world always is."""
         if entry.at_ms < self.from_ms or (self.to_ms is not None and entry.at_ms > self.to_ms):
             return False
         if entry.minor and not self.minor:

@@ -11,7 +11,7 @@
 4. Versions identify content: all that have, or ever had, a version of a key have the same instances.
 5. One writer: at quiet the writer of each key is its responsible member, and its version is above all under which any
    run that still lives acknowledged a write. While members are apart both sides may count the same epoch; such versions
-   are ordered by their writers' names, and this is what says that one side's writes were merged into the other's.
+   are ordered by their writers' names, and this shows that one side's writes were merged into the other's.
 6. Versions never fall: what one run of one member holds of a key only rises, until all agreed to forget the key.
 """
 
@@ -91,7 +91,7 @@ class InvariantChecker:
         self.removals_are_marked = True
         """False in a test that takes the removals away: then a drop without one counts as one of this time."""
         self.tick_ms_max: int | None = None
-        """The longest tick that is no breach; None if ticks may take long."""
+        """The longest allowed tick; None if ticks may take long."""
         self.longest_missing_ms = 0
         self._clients: dict[tuple[str, str], SimClient] = {}
         self._seen: dict[tuple[str, int, str], _Seen] = {}
@@ -104,7 +104,7 @@ class InvariantChecker:
         self._revisions: dict[str, Counter[int]] = {}
         self._uncertain: set[str] = set()
         self.in_order = False
-        """True if no call of a client may be executed, for whatever reason, once a later one was acknowledged."""
+        """True if no call of a client may be executed, for any reason, once a later one was acknowledged."""
         self._last_acknowledged: dict[tuple[str, str], int] = {}
         self._refused_ms: dict[int, int] = {}
         self._words: dict[str, list[tuple[int, Record]]] = {}
@@ -118,7 +118,7 @@ class InvariantChecker:
         key: str = "",
         states: Mapping[str, str] | None = None,
     ) -> Broken:
-        """An error that names what does not hold, of which key, and what the members that differ hold."""
+        """An error that names the broken invariant, the key, and the data of the members that differ."""
         return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}", invariant, key, states)
 
     # --- while the world runs --------------------------------------------------------------------
@@ -162,7 +162,7 @@ class InvariantChecker:
             raise self.broken(text, Invariant.CALLS, write.key)
 
     def answered(self, write: Write) -> None:
-        """Note that a client was told that its call is executed."""
+        """Note that a client got the answer that its call is executed."""
         if write.kind is not WriteKind.BEAT:
             self._last_acknowledged[write.datum_key, write.instance_key] = write.sequence
 
@@ -175,7 +175,7 @@ class InvariantChecker:
         self._words.setdefault(record.key, []).append((self._world.now_ms, record))
 
     def acknowledged(self, write: Write, key: str) -> None:
-        """Note that a client was told that its change of a durable record is kept."""
+        """Note that a client got the answer that its change of a durable record is kept."""
         if write.kind is WriteKind.REGISTER and all(
             revision_of(one) != str(write.revision) for _, one in self._words.get(key, ())
         ):
@@ -218,7 +218,7 @@ class InvariantChecker:
         self._seen.pop((member.address, member.run, key), None)
 
     def look(self, member: SimMember) -> None:
-        """Compare what an event changed with what was there before."""
+        """Compare the state after an event with that before."""
         touched = list(member.keys.touched)
         member.keys.touched.clear()
         for key in touched if self.looking else ():

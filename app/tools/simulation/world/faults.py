@@ -47,7 +47,7 @@ def crash_at_the_disk(world: World, length_ms: int) -> None:
 
 
 def power_cut(world: World, length_ms: int) -> None:
-    """All members are killed at once, and come back one by one, with what is on their disks."""
+    """All members are killed at once, and come back one by one, with their disks."""
     world.marks["power cut"] += 1
     world.trace("world", f"has no power for {length_ms} ms", What.FAULT)
     for member in world.members.values():
@@ -170,7 +170,8 @@ def full_disk(world: World, length_ms: int) -> None:
 
 
 def forge(world: World, length_ms: int) -> None:
-    """Somebody sends a member one of its datums in a peer's name, under a version that no member may assign (R10)."""
+    """An attacker sends a member one of its datums in a peer's name, under a version that no member may assign
+    (R10)."""
     holder = world.any_member()
     keys = [key for key, _ in holder.stored()] if holder.serving else []
     if not keys:
@@ -246,7 +247,7 @@ ALL: tuple[tuple[Fault, int], ...] = (
     (power_cut, 4_000),
     (full_disk, 15_000),
 )
-"""Each kind with its greatest length; the short ones are there because they end before anybody notices."""
+"""Each kind with its greatest length; the short ones end before any member notices."""
 
 
 NAMED: dict[str, tuple[tuple[Fault, int], ...]] = {

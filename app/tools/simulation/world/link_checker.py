@@ -4,7 +4,7 @@
    of it as stale.
 2. Nothing living is lost: an instance that a member showed by a link, and that lives, is shown on, unless a member of
    its own cluster that may say so lacked it: one that runs for 30 s, or had it before (L4).
-3. What was removed goes: an instance that no member of its own cluster has any more is shown for a bounded time, or as
+3. Removed instances go: one that no member of its cluster has any more is shown for a bounded time, or as
    stale.
 4. No echo: each instance is shown once; those of the own clients are local, all others come from their own cluster by a
    link to it (L1).
@@ -48,14 +48,14 @@ class LinkChecker:
         self._shown: set[tuple[str, int, Name]] = set()
         """Living instances that each run of each member showed by a link."""
         self._had: set[tuple[str, int, Name]] = set()
-        """Instances of its own cluster that each run of each member had."""
+        """Instances of the local cluster that each run of each member had."""
         self._lacked_ms: dict[str, int] = {}
         self._gone_since_ms: dict[str, int] = {}
         self._marked_ms: dict[tuple[str, str], int] = {}
         self.checked: Counter[Invariant] = Counter()
 
     def broken(self, text: str, invariant: Invariant = Invariant.COURSE, key: str = "") -> Broken:
-        """Return the error that names what does not hold."""
+        """Return the error that names the broken invariant."""
         return Broken(f"seed {self._world.seed}, at {self._world.now_ms} ms: {text}", invariant, key)
 
     # --- while the world runs -----------------------------------------------------------------------
@@ -77,7 +77,7 @@ class LinkChecker:
         self._shown.clear()
 
     def _note(self, cluster: World) -> None:
-        """Note which instances the members of a cluster have of their own clients."""
+        """Note the instances of local clients that the members of a cluster have."""
         now_ms = self._world.now_ms
         running = [one for one in cluster.running() if isinstance(one, LinkedMember)]
         for client in cluster.clients:

@@ -1,4 +1,4 @@
-"""Linked clusters in one virtual time: each a world of its own, and a network between them."""
+"""Linked clusters in one virtual time: each a separate world, and a network between them."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -28,7 +28,8 @@ class Weather:
 
 
 class Network:
-    """Carries calls. A cut is silence for all packets in one direction, a block for calls alone; nobody is told."""
+    """Carries calls. A cut is silence for all packets in one direction, a block for calls alone; callers get no
+    notice."""
 
     def __init__(self, world: Scheduler, processes: dict[str, Process]) -> None:
         self._world = world
@@ -68,7 +69,8 @@ class Network:
         _count_down(self._cuts, source, target)
 
     def block(self, source: str, target: str, *, refused: bool = False) -> None:
-        """Let no call through, while answers to calls of ``target`` pass; ``refused``: the caller is told at once."""
+        """Let no call through, while answers to calls of ``target`` pass; ``refused``: the caller gets an error at
+        once."""
         (self._refusals if refused else self._blocks)[source, target] += 1
 
     def unblock(self, source: str, target: str, *, refused: bool = False) -> None:
@@ -165,7 +167,7 @@ class Network:
             self._arrive_late(source, target, serve, self._world.between(1, weather.kept_ms_max))
 
     def _arrive_late(self, source: str, target: str, serve: Callable[[Any, Reply], None], late_ms: int) -> None:
-        """Deliver a request late; its answer reaches nobody."""
+        """Deliver a request late; its answer is lost."""
         self._world.after(late_ms, lambda: self._arrive(source, target, serve, lambda *_: None, of_member=True))
 
     def _arrive(

@@ -54,7 +54,7 @@ class Wish(enum.Enum):
     ABSENT = "absent"
     PRESENT = "present"
     SILENT = "silent"
-    """The client died: it makes no more calls, and told nobody."""
+    """The client died without notice: it makes no more calls."""
 
 
 class SimCaller:
@@ -140,7 +140,7 @@ class SimClient(SimCaller):
 
     @property
     def is_gone(self) -> bool:
-        """True if the client was told that it is deregistered."""
+        """True if the client got the answer that it is deregistered."""
         return self.wish is Wish.ABSENT and not self._leaving
 
     # --- events ----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from distro.model.config import DistroConfig
 
 T = TypeVar("T")
 CLUSTER_MEMBERS_MAX, CLUSTER_CLIENTS_MAX = 6, 1_000
-"""The most members and clients of each of several linked clusters, which have numbers of their own."""
+"""The most members and clients of each of several linked clusters, which have their own numbers."""
 WALL_SKEW_MS = 300_000
 """The difference of wall clocks: up to five minutes either way."""
 
@@ -184,7 +184,7 @@ class World:
         return made
 
     def write_of(self, call: Call) -> Write | None:
-        """Return the write that a client's call makes, whichever member forwarded it; None for members' calls."""
+        """Return the write that a client's call makes, forwarded by any member; None for members' calls."""
         if SEQUENCE.encode() not in call.raw_query:
             return None
         return self._writes[call.parameters.get(SEQUENCE) or ""]
@@ -226,7 +226,7 @@ def settle_ms(config: DistroConfig) -> int:
 
     In this order: a load that hangs since before the heal ends; the members find each other by a report, and one whose
     answer is under way is repeated; the returning side carries no keys for the steady time; claims wait for a view
-    that is steady; a verify round finds what was lost; a query, a send and a last round bring it everywhere, each
+    that is steady; a verify round finds the lost change; a query, a send and a last round bring it everywhere, each
     after the longest back-off.
     """
     find_ms = config.report_interval_ms + config.report_timeout_ms

@@ -1,6 +1,7 @@
 """Small nights that agree by their digests: their verdict needs no Spark, and nothing else gets one without it."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -61,12 +62,14 @@ def test_the_command_has_the_verdict_the_page_and_the_tables_without_spark(
     arguments = ["--dumps", str(tmp_path / "dumps"), "--out", str(tmp_path / "out"), "--textfile", str(textfile)]
     assert command.main([*arguments, "--ignore", "WEIGHT"]) == 0
     told = capsys.readouterr()
-    assert told.out == f"agreed: 2 members, 2 instances of 1 services; night {NIGHT}\n"
+    line = f"agreed: 2 members, 2 instances of 1 services; night {NIGHT}"
+    assert re.fullmatch(rf"{line}(; took [0-9.]+ s)?\n", told.out)
     assert "note: read by digests: they are equal at all members in both rounds" in told.err
     assert "note: classes not checked: WEIGHT" in told.err
     folder = tmp_path / "out" / "reports" / f"night={NIGHT}"
     summary = json.loads((folder / "summary.json").read_text())
     assert (summary["verdict"], summary["rows"], summary["compared"]) == ("agreed", 12, 2)
+    assert summary["line"] == line
     assert {name: table["rows"] for name, table in summary["tables"].items()} == {
         "findings": 0,
         "services": 0,

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -76,10 +77,12 @@ def test_two_rounds_of_all_members(tmp_path: Path, serve: Serve, capsys: pytest.
     assert dump(tmp_path, first, second) == 0
     written = capsys.readouterr()
     assert written.out == f"{tmp_path}/dump_date={NIGHT}\n"
-    assert written.err.splitlines() == [
+    *counts, last = written.err.splitlines()
+    assert counts == [
         "round 1: 2 of 2 members, 2 services, 3 instances",
         "round 2: 2 of 2 members, 2 services, 3 instances",
     ]
+    assert re.fullmatch(r"rollcall: dumped 2 of 2 members in 2 rounds; took [0-9]+\.[0-9] s", last)
     one, two = rounds(tmp_path)
     assert (one.round, two.round, one.run, one.gap_s) == (1, 2, two.run, 0.05)
     assert one.taken_at < two.taken_at

@@ -114,6 +114,7 @@ def test_all_members_are_asked_and_seen_to_agree() -> None:
     a, b = Fake(A, [ONE, TWO]), Fake(B, [ONE], after=[ONE, TWO])
     code, lines, said = healed(a, b)
     assert (code, said, lines[-1]["text"]) == (0, "", "healed, differences: 1")
+    assert lines[-1]["took_s"] >= 0
     wanted = {"namespaceId": "public", "serviceName": SERVICE}
     assert (a.healed, b.healed) == ([wanted], [wanted])
 

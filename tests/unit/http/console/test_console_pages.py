@@ -385,6 +385,11 @@ def test_reports_are_listed_and_one_is_shown_without_rights(tmp_path: Any) -> No
     assert "divergent" in listed
     assert "2 &lt;b&gt;findings" in listed
     assert "cannot be read" in listed
+    line = "agreed: 3 members, 9 instances of 5 services; night 2026-11-20"
+    (night / "summary.json").write_text(f'{{"night":"2026-11-20","verdict":"agreed","line":"{line}"}}')
+    assert line in browser.get("/console/reports").text
+    chinese = browser.client.get("/nacos/console/reports", headers={"Accept-Language": "zh-CN"}).text
+    assert "一致：3 个节点，5 个服务的 9 个实例" in chinese
     shown = browser.get("/console/report", night="2026-11-20")
     assert "report" in shown.text
     assert shown.headers["Content-Security-Policy"].startswith("sandbox; default-src 'none'")

@@ -52,7 +52,7 @@ def test_actuator_health(node: FakeNode, client: FlaskClient) -> None:
 
 
 def test_a_short_token_stops_the_start() -> None:
-    with pytest.raises(Exception, match=r"rollcall\.metrics\.token is not allowed: 16 characters at least"):
+    with pytest.raises(Exception, match=r"rollcall\.metrics\.token is not allowed: at least 16 characters"):
         make_settings(rollcall_metrics_token="short")
 
 
