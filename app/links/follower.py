@@ -195,7 +195,7 @@ class LinkFollower:
     def compared(self, answers: Collection[Mapping[str, Any]], asked: Held, now_ms: int) -> None:
         """Take the answers to all comparisons of the part, the first of which has the place in the log.
 
-        ``asked``: what was held when it was asked. A state that came meanwhile from another member was not compared.
+        ``asked``: what was held when it was asked. A state that another member sent in the meantime was not compared.
 
         Raises:
             CodecError: a greeting is wrong. A service that cannot be read is refused alone.

@@ -68,7 +68,7 @@ class NacosSession:
     # --- steps ------------------------------------------------------------------------------------
 
     def follow(self, place: tuple[int, int] | None) -> None:
-        """Follow, and carry, the services that this member owns now; None: go on until it owns some again."""
+        """Follow, and carry, the services that this member owns now; None: continue until it owns some again."""
         if place == self._place:
             return
         if self._place is None:  # another member may have changed what is stored

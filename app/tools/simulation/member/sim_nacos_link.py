@@ -30,7 +30,7 @@ class SimNacosSide:
 
     @property
     def is_open(self) -> bool:
-        """Return whether the Nacos has what was registered over this connection."""
+        """Return whether the Nacos has the instances that were registered over this connection."""
         return not self._is_closed and self._member.run == self._run
 
     def open(self) -> None:
@@ -88,7 +88,7 @@ class SimNacosLink:
         feed: Feed,
         own_cluster: Callable[[], str],
     ) -> None:
-        """``opened`` is told of the connection."""
+        """``opened`` gets the connection."""
         self._member, self.follower, self._part = member, follower, part
         self._outgoing = self.outgoing_class(follower.settings, feed, own_cluster)
         self.steps = NacosSteps(self._outgoing, follower, part, now_ms)

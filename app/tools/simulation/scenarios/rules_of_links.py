@@ -184,7 +184,7 @@ def carrying_member_ends(seed: int, member_class: type[LinkedMember]) -> LinkedW
 def owners_disagree(seed: int, member_class: type[LinkedMember]) -> tuple[LinkedWorld, LinkChecker, LinkedMember]:
     """Two members part, and one of them hears nothing of the other cluster either. Then they meet again.
 
-    Bound: nothing that the other one heard meanwhile is missing then. Return also the member that heard nothing.
+    Bound: nothing that the other one heard in the meantime is missing then. Return also the member that heard nothing.
     """
     world, checker = steady_links(seed, member_class)
     here, there = world.clusters[HERE], world.clusters[THERE]
@@ -222,7 +222,7 @@ def silent_owner_ends(seed: int, member_class: type[LinkedMember]) -> LinkedWorl
 
 
 def lines_wait_in_a_paused_member(seed: int, member_class: type[LinkedMember]) -> LinkedWorld:
-    """A member is paused, and reads old lines then. Nothing that the other one heard meanwhile may be missing."""
+    """A member is paused, and reads old lines then. Nothing that the other one heard in the meantime may be missing."""
     world, checker = steady_links(seed, member_class)
     here, there = world.clusters[HERE], world.clusters[THERE]
     member = here.any_member()

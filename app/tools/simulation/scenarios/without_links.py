@@ -159,7 +159,7 @@ class QuietMailbox(SimMailbox):
 
 
 class KeepsToItself(LinkedMember):
-    """The other members do not get what a link brought."""
+    """The other members do not get the instances that a link brought."""
 
     left_out = frozenset({CLIENTS, HTTP_CLIENTS, FOREIGN})
     mailbox_class = QuietMailbox
