@@ -13,7 +13,7 @@ import app
 from app.config.addresses import join_address
 from app.config.observability import JSON
 from app.config.settings import REQUESTS_END_S, SettingError, Settings, read_settings
-from app.languages.phrases import reason_of
+from app.languages.phrases import reason_for
 from app.machine.process.open_files import CONNECTIONS_MAX, files_wanted, raise_limit
 from app.machine.process.root_user import ROOT_WARNING, is_root
 
@@ -24,7 +24,7 @@ gc.disable()
 
 def _print_reason(error: SettingError) -> None:
     """Print why the node does not start: in the user's language at a terminal, in English into a log."""
-    print(f"rollcall: {reason_of(error) if sys.stderr.isatty() else error}", file=sys.stderr, flush=True)
+    print(f"rollcall: {reason_for(sys.stderr, error)}", file=sys.stderr, flush=True)
 
 
 def _settings() -> Settings:

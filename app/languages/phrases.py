@@ -1,6 +1,6 @@
 """Texts that are English values in the program, and are translated where a person reads them."""
 
-from typing import Self
+from typing import Self, TextIO
 
 from app.languages.catalogues import Texts
 from app.languages.command_texts import command_texts
@@ -27,6 +27,11 @@ class Phrase(str):
 def phrase(message: str, **values: object) -> Phrase:
     """Return a text with its placeholders filled in; values may be such texts themselves, or errors with one."""
     return Phrase.of(message, values)
+
+
+def reason_for(file: TextIO, error: Exception) -> str:
+    """Return the reason of an error for a file: in the user's language at a terminal, in English in a log."""
+    return reason_of(error) if file.isatty() else str(error)
 
 
 def shown(text: str, texts: Texts | None = None) -> str:

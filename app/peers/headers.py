@@ -12,7 +12,7 @@ DEADLINE = DEADLINE_HEADER.lower()
 CLOCK = CLOCK_HEADER.lower()
 """Header of a call of a Rollcall member: when it was sent; the ages in its body count from then."""
 RELAY = RELAY_HEADER.lower()
-"""Header of a call of a Rollcall member: it is to be passed on to the owner, once (R12)."""
+"""Header of a call of a Rollcall member: it is to be forwarded to the owner, once (R12)."""
 WANTS_CHANGE = "rollcall-wants-change"
 """Header of a forwarded call: the answer is to carry the instance as the call left it."""
 CHANGE = "rollcall-change"

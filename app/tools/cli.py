@@ -16,7 +16,7 @@ from app.config.lookup_settings import FILE, LOOKUP_TYPE, MEMBER_LIST
 from app.config.observability import JSON
 from app.config.rpc_settings import RPC_ENABLED
 from app.config.settings import SettingError, Settings, read_settings
-from app.languages.phrases import phrase, reason_of
+from app.languages.phrases import phrase, reason_for
 from app.machine.process.announce import base_url, listen_failure, ready_text, to_try
 from app.machine.process.data_lock import DataLock
 from app.tools.audit.check import command as check_command
@@ -145,8 +145,7 @@ def _run_serve(options: argparse.Namespace) -> int:
             )
         _serve(overrides)
     except SettingError as error:
-        # Into a log, in English as its other lines are.
-        print(f"rollcall: {reason_of(error) if sys.stderr.isatty() else error}", file=sys.stderr)
+        print(f"rollcall: {reason_for(sys.stderr, error)}", file=sys.stderr)
         return 2
     return 0
 

@@ -291,7 +291,7 @@ class PeerReport:
     None from a member that does not report it.
     """
     heard: Mapping[str, "HeardOf"] = field(default_factory=dict)
-    """By address, the last contacts that the reporting member had with other Rollcall members (R12)."""
+    """The last contacts that the reporting member had with other Rollcall members (R12), by address."""
     served: bool = False
     """True if the reporting member's run wrote keys: it has more than it loaded from others (R16)."""
     waiting: Mapping[str, Mapping[str, Version]] = field(default_factory=dict)

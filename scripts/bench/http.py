@@ -75,16 +75,21 @@ def say(text: str) -> None:
 # --- measuring -------------------------------------------------------------------------------------
 
 
+def sampled(target: Target, mode: Mode, wrk: Wrk, connections: int, seconds: int) -> Sample:
+    """Return the figures of a load on the first address of a server, with the CPU time that it causes."""
+    pids = target.pids()
+    before_s = sum(map(cpu_s, pids))
+    run = wrk.run(target.addresses[0], mode, connections, seconds, token=target.token)
+    time.sleep(TAIL_S)
+    return Sample(run, sum(map(cpu_s, pids)) - before_s)
+
+
 def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> None:
     """Measure one turn of a server, and add it to its row; a failed turn adds no figures."""
     try:
         fill(target.addresses, row.mode, target.token)
         row.wrong += wrk.run(target.addresses[0], row.mode, row.connections, options.warm_s, True, target.token).wrong
-        pids = target.pids()
-        before_s = sum(map(cpu_s, pids))
-        run = wrk.run(target.addresses[0], row.mode, row.connections, options.seconds, token=target.token)
-        time.sleep(TAIL_S)
-        sample = Sample(run, sum(map(cpu_s, pids)) - before_s)
+        sample = sampled(target, row.mode, wrk, row.connections, options.seconds)
     except FAILURES as error:
         row.failed += 1
         say(f"{row.mode.title}, {row.connections} connections: {target.name} fails: {error!r}")
@@ -92,7 +97,8 @@ def measure(target: Target, row: Row, wrk: Wrk, options: argparse.Namespace) -> 
     row.samples.append(sample)
     say(
         f"{row.mode.title}, {row.connections} connections, {target.name}: {sample.req_s:,.0f}/s, "
-        f"p99 {run.p99_ms:.2f} ms, {sample.cpu_us:.1f} CPU-µs, {sample.bytes:,.0f} bytes, bad {sample.bad + row.wrong}"
+        f"p99 {sample.run.p99_ms:.2f} ms, {sample.cpu_us:.1f} CPU-µs, {sample.bytes:,.0f} bytes, "
+        f"bad {sample.bad + row.wrong}"
     )
 
 

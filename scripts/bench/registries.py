@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from scripts.bench import convergence
-from scripts.bench.idle import cpu_s, pss_mb
+from scripts.bench.http import sampled, say
+from scripts.bench.idle import pss_mb
 from scripts.bench.load import MODES, LoadError, Wrk, fill, find_wrk
 from scripts.bench.peers import CannotStart, Target, nacos, our_cluster, rnacos_cluster
 from scripts.support.arguments import add_port
@@ -29,8 +30,6 @@ from scripts.support.member_processes import CONTEXT_PATH
 
 CONNECTIONS = 32
 CHANGES = 150
-TAIL_S = 0.5
-"""Time for work that a load causes later: it belongs to the cost of the load."""
 FIGURES = {
     "a change shows at the other members, p50": "ms",
     "the same, p99": "ms",
@@ -40,10 +39,6 @@ FIGURES = {
     "start of three members": "s",
 }
 Start = Callable[[int, Path], AbstractContextManager[Target]]
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def measured(start: Start, wrk: Wrk, options: argparse.Namespace) -> tuple[str, list[float]]:
@@ -69,13 +64,10 @@ def measured(start: Start, wrk: Wrk, options: argparse.Namespace) -> tuple[str, 
 def cost_us(target: Target, name: str, wrk: Wrk, options: argparse.Namespace) -> float:
     """The CPU time of a request at the first member, in µs, after a run that makes a Java machine fast."""
     mode = MODES[name]
-    for seconds in (options.break_in_s, options.seconds):
-        fill(target.addresses, mode)
-        before_s = sum(map(cpu_s, target.pids()))
-        run = wrk.run(target.addresses[0], mode, CONNECTIONS, seconds)
-        time.sleep(TAIL_S)
-        taken_us = (sum(map(cpu_s, target.pids())) - before_s) * 1e6 / run.requests
-    return taken_us
+    fill(target.addresses, mode)
+    wrk.run(target.addresses[0], mode, CONNECTIONS, options.break_in_s)
+    fill(target.addresses, mode)
+    return sampled(target, mode, wrk, CONNECTIONS, options.seconds).cpu_us
 
 
 def table(samples: dict[str, list[list[float]]]) -> str:

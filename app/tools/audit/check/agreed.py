@@ -6,13 +6,12 @@ from its rows. The check with Spark judges every other night.
 
 import secrets
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from app.rows.summary import Summary
 from app.tools.audit.check.agreement import UNPROVEN, Agreement, agreement, is_full_night
 from app.tools.audit.check.evidence import Evidence, File, files_of, weigh
-from app.tools.audit.check.files import FOOTERS_AT_ONCE, hash_fault
+from app.tools.audit.check.files import hash_faults
 from app.tools.audit.check.headline import begun, without_findings
 from app.tools.audit.check.night_check import NightCheck, with_notes
 from app.tools.audit.check.results import Results
@@ -41,7 +40,7 @@ def judge_agreed(check: NightCheck, results: Results) -> tuple[Summary | None, N
     agreed = _agreement(night, evidence)
     if agreed is None or results.has_faults(night.date):
         return None, check
-    if not _are_whole(check.dumps, evidence):
+    if hash_faults(check.dumps, evidence.files):
         return None, check
     if not _is_sound(check.dumps, night, evidence):
         return None, replace(check, full=True, notes=(UNPROVEN,))
@@ -61,13 +60,6 @@ def _agreement(night: Night, evidence: Evidence) -> Agreement | None:
         return None
     agreed = agreement(night, evidence)
     return None if agreed is None or agreed.differing else agreed
-
-
-def _are_whole(root_uri: str, evidence: Evidence) -> bool:
-    """Return whether all files have the hashes that the manifest states."""
-    filesystem, _ = open_root(root_uri)
-    with ThreadPoolExecutor(FOOTERS_AT_ONCE, thread_name_prefix="files") as pool:
-        return not any(pool.map(lambda file: hash_fault(filesystem, file), evidence.files))
 
 
 def _is_sound(root_uri: str, night: Night, evidence: Evidence) -> bool:

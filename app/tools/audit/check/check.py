@@ -158,7 +158,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
             are_hashed = True
             continue
         rows = reading.rows()
-        flagged = flag(rows, evidence.members, evidence.known_owners, agreed.sample if agreed is not None else ())
+        flagged = flag(rows, evidence.members, evidence.known_owners, reading.sample)
         suspects = flagged.frame.persist()
         try:
             count = suspects.count()
@@ -210,6 +210,10 @@ class _ComparedRows:
     @property
     def buckets(self) -> frozenset[int] | None:
         return None if self.agreed is None else self.agreed.read
+
+    @property
+    def sample(self) -> frozenset[int]:
+        return frozenset() if self.agreed is None else self.agreed.sample
 
     @property
     def are_few(self) -> bool:

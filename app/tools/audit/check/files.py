@@ -58,8 +58,14 @@ def wrong_hashes(spark: SparkSession, root_uri: str, files: Collection[File]) ->
     """
     filesystem, _ = open_root(root_uri)
     if is_local(filesystem) or sum(file.part.bytes for file in files) <= HASHED_HERE_BYTES_MAX:
-        return _faults(filesystem, files, hash_fault)
+        return hash_faults(root_uri, files)
     return _hashed_by_spark(spark, root_uri, files)
+
+
+def hash_faults(root_uri: str, files: Collection[File]) -> dict[str, str]:
+    """Return the faults of files that are hashed here, as ``wrong_hashes`` does."""
+    filesystem, _ = open_root(root_uri)
+    return _faults(filesystem, files, _hash_fault)
 
 
 def _faults(filesystem: Any, files: Collection[File], fault_of: Callable[[Any, File], str]) -> dict[str, str]:
@@ -69,7 +75,7 @@ def _faults(filesystem: Any, files: Collection[File], fault_of: Callable[[Any, F
         return {file.path: fault for file, fault in zip(files, faults, strict=True) if fault}
 
 
-def hash_fault(filesystem: Any, file: File) -> str:
+def _hash_fault(filesystem: Any, file: File) -> str:
     """Return the fault in the bytes of a file, in words; empty for none."""
     try:
         with filesystem.open(file.path, "rb") as raw:
