@@ -92,7 +92,7 @@ def test_faults_are_typed_and_the_end_leaves_nothing(port: int, tmp_path: Path) 
         for typed, answer in (
             ("start\n", "Not now: all members run"),
             ("halt\n", "halt: name one of kill, start, pause, silence, crash, quit"),
-            ("PAUSE\n", "goes on"),
+            ("PAUSE\n", "continues"),
         ):
             running.stdin.write(typed)
             running.stdin.flush()
