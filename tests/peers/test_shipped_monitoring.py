@@ -39,7 +39,7 @@ from tests.support.shipped import DEPLOY, composition, mounted, secrets_in, vari
 
 TAMPER = Path(__file__).resolve().parents[1] / "support" / "tamper"
 ADDRESSES = {"NACOS_MEMBER_LIST", "NACOS_SERVER_IP"}
-SWITCHES, SERVICE = "/v1/ns/operator/switches", "orders"
+SWITCHES = "/v1/ns/operator/switches"
 DISK_BYTES = 2 << 30
 """The most that a file system in memory may take, of which a member uses little: no rule finds that small."""
 
@@ -245,11 +245,15 @@ def test_prometheus_in_kubernetes_scrapes_the_pods(tmp_path: Path, cluster: Clus
 def test_every_query_of_the_dashboards_has_data(
     compose: Prometheus, cluster: ClusterProcesses, clients: list[UserClient]
 ) -> None:
-    """While clients of HTTP and gRPC register, subscribe and make mistakes."""
+    """While clients of HTTP and gRPC register, subscribe and make mistakes.
+
+    The owner has no subscriber, so that a push at another member ends the way of each change.
+    """
+    service = cluster.service_of(cluster.members[0], "orders")
     left = {query for file in DASHBOARDS for query in panel_queries(file)}
     assert len(left) > 50
     port = int(cluster.members[1].address.rpartition(":")[2]) + 1_000
-    subscription = json.dumps({"serviceName": SERVICE, "subscribe": True, "clusters": ""}).encode()
+    subscription = json.dumps({"serviceName": service, "subscribe": True, "clusters": ""}).encode()
     numbers, end_s = itertools.count(), time.monotonic() + SEEN_TIMEOUT_S
 
     async def subscribe_and_look() -> None:
@@ -265,7 +269,7 @@ def test_every_query_of_the_dashboards_has_data(
     def look(number: int) -> None:
         # Each is a change, and the list stays short.
         changed = {"ip": f"10.7.0.{number % 100 + 1}", "port": 80, "weight": number // 100 % 100 + 1}
-        registered = clients[0].ask("POST", "/v1/ns/instance", serviceName=SERVICE, metadata=LONG, **changed)
+        registered = clients[0].ask("POST", "/v1/ns/instance", serviceName=service, metadata=LONG, **changed)
         mistaken = clients[0].ask("GET", "/v1/ns/instance")
         if 503 not in (registered.status, mistaken.status):  # the member had no time
             assert (registered.status, mistaken.status) == (200, 400), (registered, mistaken)
