@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any, Protocol
 
 from app.config.addresses import split_address
@@ -181,7 +182,12 @@ class Membership:
         return _UP if self._reader.view.serving and not self.draining else _STARTING
 
     def members(self) -> list[Member]:
-        return sorted([*self._reader.view.members.listed, self.own_member()], key=lambda member: member.address)
+        """All members. One that is drained serves no client, so its state is STARTING, as it says itself."""
+        others = (
+            replace(one, state=_STARTING) if one.state is _UP and self.planned(one) == DRAINED else one
+            for one in self._reader.view.members.listed
+        )
+        return sorted([*others, self.own_member()], key=lambda member: member.address)
 
     def member_json(self, member: Member) -> dict[str, Any]:
         """Source: Nacos 1.4.1 Member, as its read endpoints show it."""

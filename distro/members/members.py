@@ -282,6 +282,8 @@ class MemberList:
         own_kind = CAPABILITY_VERSIONS in report.capabilities
         if not own_kind or state is MemberState.SUSPICIOUS:
             state = MemberState.UP  # the rule of real Nacos: a member that answers or reports is UP
+        elif state is MemberState.STARTING and peer.draining:
+            state = MemberState.UP  # it has all data, and goes on replicating; ``_carries`` keeps it out of the view
         if state is MemberState.DOWN:  # it is leaving
             self._set_state(peer, MemberState.DOWN, report)
             peer.lost, peer.farewell = peer.seen, True

@@ -1,5 +1,8 @@
 """The pages of running members are true at a member that owns nothing of what they show."""
 
+import itertools
+import time
+
 from tests.cluster.conftest import StartCluster
 from tests.support.damage import LONG, plant
 from tests.support.departures import ONE, TWO, lacking
@@ -42,3 +45,33 @@ def test_what_pages_say_is_so_at_every_member(make_cluster: StartCluster) -> Non
     eventually(lambda: "left in order" in page(asked, "/"))
     text = page(asked, "/console/members")
     assert "no answer" not in text
+
+
+def test_a_drained_member_gets_all_changes_and_differs_from_nobody(make_cluster: StartCluster) -> None:
+    cluster = make_cluster(3, FAST)
+    cluster.start()
+    owner, asked, drained = cluster.members
+    service = cluster.service_of(owner, "drained")
+    owner.client.register(service, ONE)
+    eventually(lambda: cluster.all_list(service, {f"{ONE}:8080"}))
+    assert drained.client.call("PUT", "/v1/ns/operator/drain").json()["draining"]
+    eventually(lambda: "is drained, as planned" in page(asked, "/"))
+    # Changes go on for longer than one that does not serve clients stays UP.
+    numbers, end_s = itertools.count(10), time.monotonic() + 3 * int(FAST["rollcall.distro.refusedDownMs"]) / 1_000
+    while time.monotonic() < end_s:
+        owner.client.register(service, f"10.7.0.{next(numbers)}")
+        eventually(
+            lambda: "3 members hold the same" in page(asked, "/console/service/differences", serviceName=service)
+        )
+    count = next(numbers) - 10 + 1
+    assert "All services of 3 members are equal" in page(asked, "/console/members", compare=1)
+    text = page(asked, "/")
+    assert "Members agree" in text
+    assert "1 out of service as planned" in text
+    for member in (owner, asked):
+        servers = member.client.call("GET", "/v1/ns/operator/servers", healthy="true").json()["servers"]
+        assert drained.address not in [f"{one['ip']}:{one['port']}" for one in servers]
+
+    assert not drained.client.call("PUT", "/v1/ns/operator/drain", enabled="false").json()["draining"]
+    eventually(lambda: {len(one) for one in cluster.lists(service)} == {count})
+    eventually(lambda: "as planned" not in page(asked, "/"))

@@ -287,6 +287,10 @@ class SimMember:
         else:
             self.in_run(20, self.kill)
 
+    def drain(self, *, enabled: bool = True) -> None:
+        """Refuse clients and hand all keys over, or serve again; the run continues."""
+        self.membership.drain(enabled)
+
     def pause(self) -> None:
         """Pause with all memory and open connections (SIGSTOP)."""
         self.paused, self._paused_ms = True, self.world.now_ms

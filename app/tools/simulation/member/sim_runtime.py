@@ -115,6 +115,9 @@ class SimRuntime:
     def leave(self) -> None:
         self.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms))
 
+    def drain(self, enabled: bool) -> None:
+        self.mailbox.put(lambda protocol, now_ms: protocol.leave(now_ms, leaving=enabled))
+
     def workers(self) -> dict[str, dict[str, object]]:
         """Return nothing, as there are no threads."""
         return {}

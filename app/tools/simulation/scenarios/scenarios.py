@@ -108,6 +108,8 @@ def members_agree(seed: int, *, member_class: type[SimMember] = SimMember, burst
         world.after(world.between(LIFE_MS // 2, LIFE_MS), partial(change_together, world))
     world.start_all(settle_ms=LIFE_MS - FAULTS_MS)
     faults.plan(world, FAULTS_MS, world.between(2, 16))
+    if seed % 4 == 1:
+        faults.plan(world, FAULTS_MS, world.between(1, 4), faults.NAMED["drain"])
     world.run(FAULTS_MS)
     world.heal()
     world.checker.watch(settle_ms(world.config))

@@ -65,6 +65,17 @@ def leave(world: World, length_ms: int) -> None:
     world.in_faults(length_ms + member.config.drain_ms_max, lambda: world.start(member))
 
 
+def drain(world: World, length_ms: int) -> None:
+    """An operator drains a member, and has it serve again after a while."""
+    member = world.any_member()
+    if not member.serving or member.membership.draining:
+        return
+    world.trace(member.address, f"is drained for {length_ms} ms", What.FAULT)
+    member.drain()
+    run = member.run
+    world.in_faults(length_ms, lambda: member.drain(enabled=False) if member.run == run else None)
+
+
 def pause(world: World, length_ms: int) -> None:
     """A member is paused; its connections stay open."""
     member = world.any_member()
@@ -261,6 +272,7 @@ NAMED: dict[str, tuple[tuple[Fault, int], ...]] = {
     "bridge": ((bridge, 25_000), (bridge, 8_000)),
     "pause": ((pause, 20_000), (pause, 6_000)),
     "restart": ((leave, 6_000),),
+    "drain": ((drain, 30_000), (drain, 4_000)),
     "kill": ((crash, 12_000), (crash, 3_000)),
     "power": ((power_cut, 4_000),),
     "disk-full": ((full_disk, 15_000),),

@@ -627,19 +627,30 @@ def test_a_report_in_its_name_is_believed_when_it_says_so_itself(members: Member
     assert members.view == (SELF, B, C)
 
 
-def test_one_that_drains_for_long_is_steady_before_it_carries_keys_again(members: MemberList) -> None:
-    for now_ms in range(0, CONFIG.refused_down_ms + 1_001, 1_000):
+def test_one_that_drains_for_long_goes_on_replicating_and_carries_keys_again_at_once(members: MemberList) -> None:
+    for now_ms in range(0, CONFIG.silent_down_ms + 1_001, 1_000):
         for peer in (B, C):
             draining = peer == B
-            answer(
-                members,
-                peer,
-                now_ms,
-                state=MemberState.STARTING if draining else MemberState.UP,
-                draining=draining,
-            )
+            state = MemberState.STARTING if draining else MemberState.UP
+            answer(members, peer, now_ms, state=state, draining=draining)
         members.tick(now_ms)
-    assert members.view == (SELF, C)
-    answer(members, B, 6_000)
-    assert members.view == (SELF, C)
-    assert members.frozen().rejoin_delay_for(B, 6_000) == CONFIG.steady_ms
+        assert members.view == (SELF, C)
+        assert members.is_reachable(B)
+    answer(members, B, CONFIG.silent_down_ms + 1_500)
+    assert members.view == (SELF, B, C)
+    assert members.frozen().rejoin_delay_for(B, CONFIG.silent_down_ms + 1_500) == 0
+
+
+def test_one_that_was_down_and_drains_gets_data_without_keys(members: MemberList) -> None:
+    members.on_report_done(B, Outcome.REFUSED, None, 10)
+    members.tick(10 + CONFIG.refused_down_ms)
+    assert not members.is_reachable(B)
+    answer(members, B, 20_000, state=MemberState.STARTING, draining=True)
+    assert members.is_reachable(B)
+    assert B not in members.view
+
+
+def test_one_that_drains_and_falls_silent_is_down(members: MemberList) -> None:
+    answer(members, B, 10, state=MemberState.STARTING, draining=True)
+    members.tick(10 + CONFIG.silent_down_ms)
+    assert not members.is_reachable(B)
