@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from scripts.package.image import DEBIAN
 from tests.support.processes import clean_environ
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -283,6 +284,23 @@ def install_grafana() -> Environment:
     return _python_with(GRAFANA, "grafana", "dashboard_fields.py")
 
 
+def install_python_base() -> Path:
+    """A Debian with Python, as an archive of its root folder.
+
+    Raises:
+        NotInstallable: mmdebstrap is missing, or could not get it.
+    """
+    command = shutil.which("mmdebstrap")
+    if command is None:
+        raise NotInstallable("mmdebstrap is not in the path")
+
+    def fill(folder: Path) -> None:
+        folder.mkdir()
+        _run([command, *DEBIAN, "trixie", str(folder / "base.tar")], folder)
+
+    return _cached("python-base", " ".join(DEBIAN), fill) / "base.tar"
+
+
 def _go_command(package: str) -> str:
     """Return the path of a command that Go compiles, named as the last part of its package."""
     go, path = _go(), package.partition("@")[0]
@@ -370,7 +388,7 @@ def _run(command: list[str], folder: Path, **environ: str) -> None:
 def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
     java = (install_dubbo, install_fuzzy, install_maintainer)
-    tools = (install_h2spec, install_axe, install_compose, install_grafana, install_helm)
+    tools = (install_h2spec, install_axe, install_compose, install_grafana, install_helm, install_python_base)
     others = (*java, install_rust, install_maintainer_python, *tools)
     for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):

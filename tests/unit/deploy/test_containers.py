@@ -76,6 +76,11 @@ def test_compiled_modules_of_the_image_count_whatever_its_layers_do_to_times() -
     assert "compileall -q -f --invalidation-mode unchecked-hash /opt/rollcall/.venv/lib" in build
 
 
+def test_packages_of_the_image_can_come_from_a_mirror() -> None:
+    build = DOCKERFILE.read_text().rpartition("\nFROM ")[0]
+    assert re.search(r"^ARG PIP_INDEX_URL=$.*^RUN .*pip install", build, re.MULTILINE | re.DOTALL)
+
+
 def test_each_variable_of_the_image_is_a_setting() -> None:
     names = {snake(name) for key in KEYS for name in key.names}
     given = set(re.findall(r"^(?:ENV| +)\s*((?:ROLLCALL|NACOS|SERVER)_[A-Z_]+)=", DOCKERFILE.read_text(), re.MULTILINE))
