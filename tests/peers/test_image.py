@@ -72,7 +72,7 @@ def test_the_image_serves_with_a_read_only_root_and_keeps_its_data(table: str, w
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("USER 0:0\nENV ROLLCALL_DATA_DIR=/tmp/data", r"has the uid.*\['0', '0', '0', '0'\]"),
+        ("USER 0:0\nENV ROLLCALL_DATA_DIR=/tmp/data", r"has the rights.*\['0', '0', '0', '0'\]"),
         ('CMD ["serve", "--port", "none"]', r"the container exited\n.*none"),
     ],
     ids=["root", "wrong-setting"],
