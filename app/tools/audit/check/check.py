@@ -33,6 +33,8 @@ from app.tools.audit.check.suppressions import BadSuppressions, open_again, read
 from app.tools.audit.format.layout import Night, NoDump, read_night
 from app.tools.audit.format.part_format import has_parquet
 
+FEW_KEYS = 5_000
+"""The most suspects for whose rows and findings one task a stage is enough."""
 EXPLAINED_MAX = 50_000
 """The most suspects that are explained: for a member that is behind by millions, so many show as much as all."""
 ROWS_PER_PARTITION = 1_500_000
@@ -67,7 +69,7 @@ def judge(spark: SparkSession, check: NightCheck, results: Results) -> Summary:
         entries = read_suppressions(check.suppressions, night.date)
     except (NoDump, BadSuppressions) as error:
         raise CannotJudge(str(error)) from None
-    _tune(spark, sum(file.part.rows for file in evidences.files_of(night)))
+    _tune(spark, night)
     compared = _compare(spark, check, night)
     compared = _with_links(spark, check, night, compared)
     results.begin(night.date)
@@ -95,6 +97,7 @@ def _with_links(spark: SparkSession, check: NightCheck, night: Night, compared: 
     """
     if not check.linked:
         return compared
+    _expect_all(spark, night)
     try:
         found, links, notes = judge_links(spark, check.dumps, night, check.linked)
     except BadLinked as error:
@@ -104,8 +107,9 @@ def _with_links(spark: SparkSession, check: NightCheck, night: Night, compared: 
     return replace(compared, evidence=evidence, findings=findings, links=links)
 
 
-def _tune(spark: SparkSession, rows: int) -> None:
-    """Fit the tasks to the machine and the shuffle to the rows; gzip files do not split, so they are spread whole."""
+def _tune(spark: SparkSession, night: Night) -> None:
+    """Fit the tasks to the machine and the shuffle to a night; gzip files do not split, so they are spread whole."""
+    rows = sum(file.part.rows for file in evidences.files_of(night))
     cores = spark.sparkContext.defaultParallelism
     few = rows <= FEW_ROWS
     partitions = 1 if few else max(2 * cores, math.ceil(rows / ROWS_PER_PARTITION))
@@ -127,9 +131,22 @@ def _tune(spark: SparkSession, rows: int) -> None:
 
 
 def _compile(spark: SparkSession, compiled: bool) -> None:
-    """Have expressions compiled to Java, or interpreted."""
+    """Have expressions compiled to Java, or interpreted: compiling a large one takes longer than a few rows do."""
     spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
+
+
+def _expect_few(spark: SparkSession) -> None:
+    """Fit what follows to few rows: one task a stage, not planned again, and large expressions interpreted."""
+    spark.conf.set("spark.sql.shuffle.partitions", "1")
+    spark.conf.set("spark.sql.adaptive.enabled", "false")
+    _compile(spark, compiled=False)
+
+
+def _expect_all(spark: SparkSession, night: Night) -> None:
+    """Fit what follows to all rows of a night, beside findings that are not explained yet: these are interpreted."""
+    _tune(spark, night)
+    _compile(spark, compiled=False)
 
 
 def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
@@ -192,6 +209,7 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
 def _with_misfits(spark: SparkSession, rows: DataFrame, night: Night, compared: Compared) -> Compared:
     """Return the comparison with the findings and notes on rows that do not fit each other."""
     findings, evidence = compared.findings.persist(), compared.evidence
+    _expect_all(spark, night)
     found, notes = misfits(rows, findings, night, evidence, sampled=compared.sampled)
     findings = findings.unionByName(small_frame(spark, found, FINDING_SCHEMA))
     evidence = replace(evidence, notes=[*evidence.notes, *notes])
@@ -245,8 +263,10 @@ def _explained(
     for part in _samples(count, may_last):
         keys = with_services(part.of(suspects)).persist()
         closer = _rows_with(rows, keys) if reading.are_few else _rows_closer(reading, keys)
-        # The expressions that explain these few rows are large: compiling them takes longer than interpreting them.
-        _compile(spark, compiled=False)
+        if count <= FEW_KEYS:
+            _expect_few(spark)
+        else:
+            _compile(spark, compiled=False)
         findings = _findings(spark, rows, closer, counted, evidence)
         if not part.sampled:
             break

@@ -37,6 +37,8 @@ _FIXED = {
     # A night is a text: otherwise 2026-11-21 would come back as a date, and a folder named 0012 as 12.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
+    # Spark would be told the line of the program with each column that an expression has.
+    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
 _COMPILED = "-XX:-DontCompileHugeMethods"
 """An option for the main comparison, for which Spark generates a method beyond 8,000 bytes: Java only interprets such

@@ -5,6 +5,7 @@ Spark counts and groups; the driver gets a bounded number of rows and characters
 
 from collections import Counter
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -51,6 +52,8 @@ SAMPLE = (
     "detail",
 )
 """The columns of a finding in ``samples`` of its group."""
+ASKED_AT_ONCE = 2
+"""The questions about the findings that are put to Spark at once."""
 VALUES = frozenset({"found", "expected"})
 BEFORE_CHARS = 20
 """The characters of a cut value that are kept before the first difference."""
@@ -129,19 +132,26 @@ def _with_findings(spark: SparkSession, results: Results, compared: Compared, ro
     # The groups have all findings but suppressed ones; of a sample they have estimates.
     has_suppressed = compared.sampled or counts[True].total() + counts[False].total() < rows
     worst = services.orderBy(F.col("findings").desc(), F.col("late").desc(), "namespace", "service")
-    return replace(
-        summary,
-        verdict=Verdict.DIVERGENT if has_lasting else Verdict.AGREED,
-        findings=dict(sorted(counts[True].items())),
-        late=dict(sorted(counts[False].items())),
-        suppressed=_suppressed(findings) if has_suppressed else {},
-        by_pair=_by_pair(findings) if has_lasting else [],
-        by_service=_rows(worst.limit(SERVICES_MAX)),
-        examples=_examples(findings),
-        by_class=by_class,
-        by_member=_rows(_by_member(findings)) if has_lasting else [],
-        groups=_rows(_with_samples(_largest(groups), findings.where(~is_suppressed()))),
-    )
+    # Most of a question is its planning, which leaves cores idle.
+    with ThreadPoolExecutor(ASKED_AT_ONCE, "summary") as pool:
+        by_service = pool.submit(_rows, worst.limit(SERVICES_MAX))
+        samples = pool.submit(lambda: _rows(_with_samples(_largest(groups), findings.where(~is_suppressed()))))
+        by_pair = pool.submit(_by_pair, findings) if has_lasting else None
+        by_member = pool.submit(lambda: _rows(_by_member(findings))) if has_lasting else None
+        examples = pool.submit(_examples, findings)
+        return replace(
+            summary,
+            verdict=Verdict.DIVERGENT if has_lasting else Verdict.AGREED,
+            findings=dict(sorted(counts[True].items())),
+            late=dict(sorted(counts[False].items())),
+            suppressed=_suppressed(findings) if has_suppressed else {},
+            by_pair=by_pair.result() if by_pair else [],
+            by_service=by_service.result(),
+            examples=examples.result(),
+            by_class=by_class,
+            by_member=by_member.result() if by_member else [],
+            groups=samples.result(),
+        )
 
 
 def _suppressed(findings: DataFrame) -> dict[str, int]:
