@@ -82,6 +82,23 @@ want_prometheus() {
     done
 }
 
+# The proxies that stand before a node in tests. Where one is missing and cannot be installed, its tests are skipped.
+want_proxies() {
+    local file
+    for file in /usr/sbin/haproxy /usr/sbin/nginx /usr/lib/nginx/modules/ngx_stream_module.so; do
+        [ -e "$file" ] && continue
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+            say "installing haproxy and nginx, which stand before a node in tests"
+            apt-get update -qq >&2 || true
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+                haproxy nginx libnginx-mod-stream >&2 || true
+            # Tests start their own; the packages' services are nobody's wish here.
+            systemctl disable --now --quiet haproxy nginx >/dev/null 2>&1 || true
+        fi
+        return 0
+    done
+}
+
 # The browser in which tests open the console. Where it is missing and cannot be installed, they are skipped.
 want_browser() {
     local name
