@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.synchronize import Event
 from urllib.parse import urlencode, urlsplit
@@ -103,14 +103,16 @@ def change_steadily(urls: Sequence[str], rate: float, over: Event) -> None:
 
 
 @contextlib.contextmanager
-def steady_changes(urls: Sequence[str], rate: float) -> Iterator[None]:
-    """Changes besides the timed ones; none for rate 0."""
+def steady_changes(
+    urls: Sequence[str], rate: float, change: Callable[[Sequence[str], float, Event], None] = change_steadily
+) -> Iterator[None]:
+    """Changes besides the timed ones, by ``change`` in a process of its own; none for rate 0."""
     if not rate:
         yield
         return
     context = multiprocessing.get_context("spawn")
     over = context.Event()
-    process = context.Process(target=change_steadily, args=(urls, rate, over))
+    process = context.Process(target=change, args=(urls, rate, over))
     process.start()
     try:
         time.sleep(SPARE_S)
