@@ -40,16 +40,25 @@ need_ensurepip() {
     return 1
 }
 
+# install_debian WHAT [OPTION] PACKAGE ...: install packages of Debian; fails where this is none, or we may not.
+install_debian() {
+    [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1 || return 1
+    say "installing $1"
+    apt-get update -qq >&2 || true
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq "${@:2}" >&2
+}
+
+# install_service NAME WHAT: the same for a package with a service, which is switched off: tests start their own.
+install_service() {
+    ! install_debian "$2" --no-install-recommends "$1" || systemctl disable --now --quiet "$1" >/dev/null 2>&1 || true
+}
+
 # What tests of members in network namespaces call. Where it is missing and cannot be installed, they are skipped.
 want_namespace_tools() {
     local tool
     for tool in ip nft; do
         command -v "$tool" >/dev/null 2>&1 && continue
-        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-            say "installing iproute2 and nftables, which cut the networks of members in tests"
-            apt-get update -qq >&2 || true
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq iproute2 nftables >&2 || true
-        fi
+        install_debian "iproute2 and nftables, which cut the networks of members in tests" iproute2 nftables || true
         return 0
     done
 }
@@ -57,46 +66,23 @@ want_namespace_tools() {
 # What tests ask the DNS server with. Where it is missing and cannot be installed, they are skipped.
 want_dig() {
     command -v dig >/dev/null 2>&1 && return
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "installing bind9-dnsutils, whose dig asks members in tests"
-        apt-get update -qq >&2 || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq bind9-dnsutils >&2 || true
-    fi
-    return 0
+    install_debian "bind9-dnsutils, whose dig asks members in tests" bind9-dnsutils || true
 }
 
 # The Prometheus that scrapes members in tests. Where it is missing and cannot be installed, they are skipped.
 want_prometheus() {
-    local tool
-    for tool in prometheus promtool prometheus-node-exporter; do
-        command -v "$tool" >/dev/null 2>&1 && continue
-        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-            say "installing prometheus and its node exporter, which scrape members in tests"
-            apt-get update -qq >&2 || true
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-                prometheus prometheus-node-exporter >&2 || true
-            # Tests start their own; the packages' services are nobody's wish here.
-            systemctl disable --now --quiet prometheus prometheus-node-exporter >/dev/null 2>&1 || true
-        fi
-        return 0
-    done
+    { command -v prometheus && command -v promtool; } >/dev/null 2>&1 ||
+        install_service prometheus "prometheus, which scrapes members in tests"
+    command -v prometheus-node-exporter >/dev/null 2>&1 ||
+        install_service prometheus-node-exporter "the node exporter that prometheus scrapes in tests"
 }
 
 # The proxies that stand before a node in tests. Where one is missing and cannot be installed, its tests are skipped.
 want_proxies() {
-    local file
-    for file in /usr/sbin/haproxy /usr/sbin/nginx /usr/lib/nginx/modules/ngx_stream_module.so; do
-        [ -e "$file" ] && continue
-        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-            say "installing haproxy and nginx, which stand before a node in tests"
-            apt-get update -qq >&2 || true
-            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-                haproxy nginx libnginx-mod-stream >&2 || true
-            # Tests start their own; the packages' services are nobody's wish here.
-            systemctl disable --now --quiet haproxy nginx >/dev/null 2>&1 || true
-        fi
-        return 0
-    done
+    [ -e /usr/sbin/haproxy ] || install_service haproxy "haproxy, which stands before a node in tests"
+    [ -e /usr/sbin/nginx ] || install_service nginx "nginx, which stands before a node in tests"
+    [ -e /usr/lib/nginx/modules/ngx_stream_module.so ] ||
+        install_debian "the module of nginx that forwards gRPC in tests" --no-install-recommends libnginx-mod-stream || true
 }
 
 # The browser in which tests open the console. Where it is missing and cannot be installed, they are skipped.
@@ -105,12 +91,7 @@ want_browser() {
     for name in chromium chromium-browser google-chrome; do
         command -v "$name" >/dev/null 2>&1 && return
     done
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
-        say "installing chromium, in which tests open the console"
-        apt-get update -qq >&2 || true
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >&2 || true
-    fi
-    return 0
+    install_debian "chromium, in which tests open the console" chromium || true
 }
 
 # bootstrap EXTRA: install the project, with the extra unless that is empty, if .venv does not hold it as it is now.
