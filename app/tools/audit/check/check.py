@@ -97,11 +97,13 @@ def _with_links(spark: SparkSession, check: NightCheck, night: Night, compared: 
     """
     if not check.linked:
         return compared
-    _expect_all(spark, night)
+    _tune(spark, night)
     try:
         found, links, notes = judge_links(spark, check.dumps, night, check.linked)
     except BadLinked as error:
         raise CannotJudge(str(error)) from None
+    if compared.suspects:
+        _compile(spark, compiled=False)
     evidence = replace(compared.evidence, notes=[*compared.evidence.notes, *notes])
     findings = compared.findings if found is None else compared.findings.unionByName(found)
     return replace(compared, evidence=evidence, findings=findings, links=links)
@@ -131,22 +133,15 @@ def _tune(spark: SparkSession, night: Night) -> None:
 
 
 def _compile(spark: SparkSession, compiled: bool) -> None:
-    """Have expressions compiled to Java, or interpreted: compiling a large one takes longer than a few rows do."""
+    """Have expressions compiled to Java, or interpreted."""
     spark.conf.set("spark.sql.codegen.wholeStage", str(compiled).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK" if compiled else "NO_CODEGEN")
 
 
 def _expect_few(spark: SparkSession) -> None:
-    """Fit what follows to few rows: one task a stage, not planned again, and large expressions interpreted."""
+    """Fit what follows to few rows: one task a stage, which is not planned again."""
     spark.conf.set("spark.sql.shuffle.partitions", "1")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
-    _compile(spark, compiled=False)
-
-
-def _expect_all(spark: SparkSession, night: Night) -> None:
-    """Fit what follows to all rows of a night, beside findings that are not explained yet: these are interpreted."""
-    _tune(spark, night)
-    _compile(spark, compiled=False)
 
 
 def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
@@ -209,7 +204,8 @@ def _compare(spark: SparkSession, check: NightCheck, night: Night) -> Compared:
 def _with_misfits(spark: SparkSession, rows: DataFrame, night: Night, compared: Compared) -> Compared:
     """Return the comparison with the findings and notes on rows that do not fit each other."""
     findings, evidence = compared.findings.persist(), compared.evidence
-    _expect_all(spark, night)
+    _tune(spark, night)
+    _compile(spark, compiled=False)  # the findings are not explained yet
     found, notes = misfits(rows, findings, night, evidence, sampled=compared.sampled)
     findings = findings.unionByName(small_frame(spark, found, FINDING_SCHEMA))
     evidence = replace(evidence, notes=[*evidence.notes, *notes])
@@ -265,8 +261,8 @@ def _explained(
         closer = _rows_with(rows, keys) if reading.are_few else _rows_closer(reading, keys)
         if count <= FEW_KEYS:
             _expect_few(spark)
-        else:
-            _compile(spark, compiled=False)
+        # The expressions that explain these few rows are large: compiling them takes longer than interpreting them.
+        _compile(spark, compiled=False)
         findings = _findings(spark, rows, closer, counted, evidence)
         if not part.sampled:
             break
