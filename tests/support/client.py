@@ -29,7 +29,16 @@ class Answer:
         return self.headers.get("content-type")
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        """Return the document of the body.
+
+        Raises:
+            AssertionError: the body is no document. A real Nacos says in plain text that it failed, when its members
+                change while it writes them, so whoever waits for an answer asks again.
+        """
+        try:
+            return json.loads(self.body)
+        except ValueError as error:
+            raise AssertionError(f"no JSON in the answer: {self.status} {self.body[:200]!r}") from error
 
 
 class Client:
