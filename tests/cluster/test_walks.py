@@ -45,5 +45,10 @@ def test_a_walk_is_no_longer_than_its_bound(walks: Mapping[str, Walk], kind: str
     )
 
 
+def test_without_a_link_no_walk_enters_the_code_of_links(walks: Mapping[str, Walk]) -> None:
+    entered = {(kind, step.file) for kind, walk in walks.items() for step in walk.steps if "/links/" in step.file}
+    assert entered == set()
+
+
 def test_the_picture_shows_the_way_of_these_walks(walks: Mapping[str, Walk]) -> None:
     assert way_of(walks) == list(read_recorded()), "record the way again: python -m scripts.docs.picture"
