@@ -3,26 +3,32 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from app.commands.record_commands import ChangeInstance
+from app.commands.record_commands import ChangeInstance, OfInstances, OfLinks, RecordCommand
 from app.commands.write_caller import WriteOwners
 from app.naming.model.model import Instance, Service
 from app.naming.model.nacos_errors import Unavailable
 from app.naming.registry.operations import PatchInstance, RegisterInstance
 from app.naming.registry.union import is_held, is_published
-from distro.model.types import CAPABILITY_OVERRIDES
+from distro.model.types import CAPABILITY_LINKS, CAPABILITY_OVERRIDES
 
 
-def check_kept_by_all(cluster: WriteOwners) -> None:
+def check_kept_by_all(cluster: WriteOwners, capability: str = CAPABILITY_OVERRIDES, what: str = "instances") -> None:
     """Refuse a change in a separate record while a member of an earlier release would neither keep nor show it.
 
     Raises:
         Unavailable: names such a member.
     """
-    if lacking := cluster.lacking(CAPABILITY_OVERRIDES):
-        text = (
-            f"member {lacking[0]} runs a release that does not keep operators' changes of instances: upgrade it first"
-        )
+    if lacking := cluster.lacking(capability):
+        text = f"member {lacking[0]} runs a release that does not keep operators' changes of {what}: upgrade it first"
         raise Unavailable(text)
+
+
+def check_command_kept_by_all(cluster: WriteOwners, command: RecordCommand) -> None:
+    """Refuse a command whose record a member of an earlier release would not keep, as ``check_kept_by_all``."""
+    if isinstance(command, OfInstances):
+        check_kept_by_all(cluster)
+    elif isinstance(command, OfLinks):
+        check_kept_by_all(cluster, CAPABILITY_LINKS, "links")
 
 
 class Parted(NamedTuple):

@@ -1,6 +1,6 @@
 """Commands that change records, the health or the metadata of instances: plain values that a frontend parses."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeVar
 
 from app.naming.model.keys import Metadata
@@ -141,6 +141,19 @@ class UpdateSwitches(NamedTuple):
     here_only: bool
 
 
+class ChangeLink(NamedTuple):
+    """Set fields of a link at all members; an empty text takes a field back to the settings of each member."""
+
+    name: str
+    fields: Mapping[str, str]
+
+
+class ResetLink(NamedTuple):
+    """Take a link back to the settings of each member, as a whole."""
+
+    name: str
+
+
 class CreateUser(NamedTuple):
     username: str
     password: str
@@ -226,7 +239,9 @@ OfNamespaces = CreateNamespace | UpdateNamespace | RemoveNamespace
 OfUsers = CreateUser | CreateFirstAdmin | SetPassword | ChangePassword | EndTokens | EndToken | RemoveUser
 OfRights = AddRole | RemoveRole | AddPermission | RemovePermission
 OfInstances = ChangeInstance | ChangeInstances
-RecordCommand = OfServices | OfInstances | OfNamespaces | UpdateSwitch | UpdateSwitches | OfUsers | OfRights
+OfLinks = ChangeLink | ResetLink
+OfSwitches = UpdateSwitch | UpdateSwitches
+RecordCommand = OfServices | OfInstances | OfNamespaces | OfSwitches | OfLinks | OfUsers | OfRights
 """The commands that change durable records and nothing else."""
 
 

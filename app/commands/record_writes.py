@@ -10,12 +10,21 @@ from app.auth.users import Users
 from app.commands import record_commands as to
 from app.commands.record_commands import read_or_raise
 from app.commands.write_caller import WriteCaller
+from app.config.link_settings import Called, LinkSource
+from app.config.settings_keys import SettingError
 from app.metrics.audit_trail import AuditTrail
 from app.naming.model import keys
 from app.naming.model.nacos_errors import InvalidParam, NoRight
 from app.naming.model.override import Override
 from app.naming.records.durable_service import DurableService, Namespace
-from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, override_key, service_meta_key, user_key
+from app.naming.records.record_keys import (
+    SWITCHES_KEY,
+    link_key,
+    namespace_key,
+    override_key,
+    service_meta_key,
+    user_key,
+)
 from app.naming.registry.remaining_instances import Remaining
 from app.naming.service import NamingService
 
@@ -41,12 +50,15 @@ class RecordWrites:
         users: Users,
         access: AccessControl,
         audit: AuditTrail,
+        links: LinkSource,
     ) -> None:
+        """``links``: the settings of links at this member, without the fields that calls set."""
         self._naming = naming
         self._durable = durable
         self._users = users
         self._access = access
         self._audit = audit
+        self._links = links
 
     def steps(self) -> Mapping[type, RecordStep]:
         """Return the step of each kind of command."""
@@ -78,6 +90,8 @@ class RecordWrites:
             to.RemoveNamespace: RecordStep(lambda one: (namespace_key(one.id),), _plain(durable.remove_namespace)),
             to.UpdateSwitch: of_switch(durable.update_switch),
             to.UpdateSwitches: of_switch(durable.update_switches),
+            to.ChangeLink: RecordStep(lambda one: (link_key(one.name),), self._change_link),
+            to.ResetLink: RecordStep(lambda one: (link_key(one.name),), _plain(durable.links.reset)),
             to.CreateUser: of_user(lambda one, _: users.create(one.username, self._hash(one.password))),
             to.CreateFirstAdmin: of_user(self._create_first_admin),
             to.SetPassword: of_user(self._set_password),
@@ -128,6 +142,19 @@ class RecordWrites:
         return self._durable.overrides.change_all(
             namespace, service, map(_instance_key, names), wanted, if_enough=if_enough
         )
+
+    # --- links -------------------------------------------------------------------------------------
+
+    def _change_link(self, command: to.ChangeLink, _: WriteCaller) -> None:
+        name, fields = command
+
+        def check(called: Called) -> None:
+            try:
+                self._links.check_called(name, called)
+            except SettingError as error:
+                raise InvalidParam(f"Parameter 'settings' is illegal: {error}") from None
+
+        self._durable.links.change(name, fields, check)
 
     # --- users -------------------------------------------------------------------------------------
 

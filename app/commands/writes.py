@@ -9,7 +9,7 @@ from app.commands import operator_changes as operators
 from app.commands.metadata_batch import instances_of, takes_long
 from app.commands.outcomes import DONE, UNCHANGED, WAITS, Beaten, Changed, Done, Outcome, Remained, Waits
 from app.commands.ownership import Forward, durable_owner, not_serving_text
-from app.commands.record_commands import OfInstances, RecordCommand, UpdateHealth, UpdateMetadata
+from app.commands.record_commands import RecordCommand, UpdateHealth, UpdateMetadata
 from app.commands.record_writes import RecordStep, RecordWrites
 from app.commands.write_caller import BATCH_CHANGE, SHORT_CHANGE, Misdirected, WriteCaller, WriteOwners
 from app.members.membership import Pauses, check_late
@@ -319,8 +319,7 @@ class Writes:
         return Changed(tuple(found))
 
     def _write_records(self, step: RecordStep, command: RecordCommand, caller: WriteCaller) -> Outcome:
-        if isinstance(command, OfInstances):
-            operators.check_kept_by_all(self._cluster)
+        operators.check_command_kept_by_all(self._cluster, command)
         if (keys := step.keys(command)) and (other := self._durable_elsewhere(caller, *keys)) is not None:
             return other
         done = step.write(command, caller)

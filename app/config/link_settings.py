@@ -6,169 +6,32 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from app.config.addresses import join_address, split_address
 from app.config.file_stamp import file_stamp
+from app.config.link_fields import CLUSTER_ID, EXCLUDED, FIELDS, IN, LOGIN, OUT, PREFIX, ROLLCALL
 from app.config.properties import parse_properties
 from app.config.settings_keys import (
     COMMAND_LINE,
-    CONTEXT_PATH,
     DEFAULT,
     ENVIRONMENT,
-    FILE_OR_NONE,
-    FLAG,
-    TEXT,
-    Key,
-    Kind,
     SettingError,
     needs_both,
     not_allowed,
-    one_of,
     unreadable,
-    whole,
 )
 from app.languages.catalogues import N_
 from app.languages.phrases import phrase
 
-PREFIX, ENV_PREFIX = "rollcall.link.", "ROLLCALL_LINK_"
+ENV_PREFIX = "ROLLCALL_LINK_"
 LINKS_MAX = 32
 NAME = re.compile(r"[0-9a-zA-Z-]{1,32}")
-_ID = re.compile(r"[0-9a-zA-Z._-]{0,64}")
-EXCLUDED = "!"
-IN, OUT, BOTH = "in", "out", "both"
-ROLLCALL, NACOS, NACOS_1 = "rollcall", "nacos", "nacos1"
-PATTERNS_MAX = 100
-NUMBER = re.compile(r"[0-9]{1,5}(\.[0-9]{1,4})?")
-
-
-def _parse_id(text: str) -> str:
-    if not _ID.fullmatch(text):
-        raise ValueError
-    return text
-
-
-def _parse_servers(text: str) -> tuple[str, ...]:
-    if not (entries := _entries(text)):
-        raise ValueError
-    return tuple(join_address(*split_address(one)) for one in entries)
-
-
-def _parse_patterns(text: str) -> tuple[str, ...]:
-    entries = _entries(text)
-    if len(entries) > PATTERNS_MAX or any(not one.removeprefix(EXCLUDED) or not one.isprintable() for one in entries):
-        raise ValueError
-    return entries
-
-
-def _parse_map(text: str) -> Mapping[str, str]:
-    pairs = [tuple(part.strip() for part in one.split(":")) for one in _entries(text)]
-    if any(len(one) != 2 or not all(one) for one in pairs):
-        raise ValueError
-    named = {one[0]: one[1] for one in pairs}
-    if len(named) != len(pairs) or len(set(named.values())) != len(pairs):
-        raise ValueError  # a namespace that two others became could not be told apart on its way back
-    return named
-
-
-def _parse_weight(text: str) -> float:
-    if not NUMBER.fullmatch(text) or float(text) > 100:
-        raise ValueError
-    return float(text)
-
-
-def _entries(text: str) -> tuple[str, ...]:
-    return tuple(one for part in text.split(",") if (one := part.strip()))
-
-
-PATTERNS = Kind(phrase("patterns with * and ?, separated by commas; one that begins with ! excludes"), _parse_patterns)
-CLUSTER_ID = Key(
-    ("rollcall.cluster.id",),
-    Kind(phrase("up to 64 letters, digits, . _ and -"), _parse_id),
-    "",
-    "The name of this cluster towards clusters that are linked with it, the same for all its members. Default: a name "
-    "made from the member list.",
-)
-
-
-def _field(name: str, kind: Kind[Any], default: str, purpose: str) -> Key[Any]:
-    return Key((f"{PREFIX}NAME.{name}",), kind, default, purpose)
-
-
-FIELDS: Mapping[str, Key[Any]] = {
-    "servers": _field(
-        "servers",
-        Kind(phrase("host:port, several separated by commas"), _parse_servers),
-        "",
-        "Members of the other cluster. Each member here follows one of them at a time.",
-    ),
-    "kind": _field(
-        "kind",
-        one_of(ROLLCALL, NACOS, NACOS_1),
-        ROLLCALL,
-        "The kind of the other cluster: rollcall, nacos for Nacos 2.x and 3.x over gRPC, 1000 above the port of each "
-        "server, or nacos1 for Nacos 1.x over HTTP.",
-    ),
-    "direction": _field(
-        "direction",
-        one_of(IN, OUT, BOTH),
-        IN,
-        "in: this cluster shows the other one's instances. out: it shows none of them. Towards a Nacos, out and both "
-        "register local instances there; another Rollcall has its own link to this cluster.",
-    ),
-    "user": _field(
-        "user", TEXT, "", "The user that this link logs in as; it imports the services that this user may read."
-    ),
-    "password": _field("password", TEXT, "", "The password of that user."),
-    "contextPath": _field("contextPath", CONTEXT_PATH, "/nacos", "The prefix of all paths at the other cluster."),
-    "tls": _field("tls", FLAG, "false", "Call the other cluster over HTTPS."),
-    "trusted": _field(
-        "trusted", FILE_OR_NONE, "", "Certificates (PEM) that check those of the other cluster. Default: the system's."
-    ),
-    "namespaces": _field("namespaces", PATTERNS, "*", "The namespaces to follow, as the other cluster names them."),
-    "groups": _field("groups", PATTERNS, "*", "The groups to follow."),
-    "services": _field("services", PATTERNS, "*", "The services to follow, without their groups."),
-    "namespaceMap": _field(
-        "namespaceMap",
-        Kind(phrase("there:here, several separated by commas, each name once"), _parse_map),
-        "",
-        "Namespaces that have another name here. All others keep their names.",
-    ),
-    "arrival": _field(
-        "arrival",
-        one_of("merge", "failover", "apart"),
-        "merge",
-        "merge: one list, local instances first. failover: shown only while too few local instances are healthy. "
-        "apart: in a cluster with the name of the link.",
-    ),
-    "healthyMin": _field(
-        "healthyMin",
-        whole(0, 100_000),
-        "1",
-        "For failover: with fewer healthy local instances than this, or at the service's protect threshold, foreign "
-        "ones are shown.",
-    ),
-    "weight": _field(
-        "weight",
-        Kind(phrase("a number from 0 to 100"), _parse_weight),
-        "1",
-        "The factor for the weights of instances that arrive.",
-    ),
-    "retainMs": _field(
-        "retainMs",
-        whole(0, 31_536_000_000),
-        "600000",
-        "How long instances of a silent link are kept; 0: for ever. A service that would be empty keeps them.",
-    ),
-    "changesPerSecond": _field(
-        "changesPerSecond", whole(1, 1_000_000), "2000", "Changes of services that this link takes in a second."
-    ),
-    "bytesPerSecond": _field(
-        "bytesPerSecond", whole(65_536, 1 << 40), "20000000", "Bytes that this link reads in a second."
-    ),
-}
-
+CALL = phrase("a call")
+"""The source of fields that calls set."""
 _ENV_FIELDS = {name.upper(): name for name in FIELDS}
+Called = Mapping[str, Mapping[str, str]]
+"""Fields of links that calls set, as texts, by the names of the links."""
+NOT_CALLED: Called = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +109,7 @@ class LinkSettings:
     name: str
     servers: tuple[str, ...]
     kind: str
+    enabled: bool
     direction: str
     user: str
     password: str = field(repr=False)
@@ -265,12 +129,12 @@ class LinkSettings:
     @property
     def follows(self) -> bool:
         """Return whether this cluster follows the other one."""
-        return self.direction != OUT
+        return self.enabled and self.direction != OUT
 
     @property
     def sends(self) -> bool:
         """Return whether this cluster registers its instances at the other one: a Nacos has no links."""
-        return self.kind != ROLLCALL and self.direction != IN
+        return self.enabled and self.kind != ROLLCALL and self.direction != IN
 
     def here(self, namespace: str) -> str | None:
         """Return the name here of a namespace of the other cluster; None for one that another one is mapped to."""
@@ -279,6 +143,14 @@ class LinkSettings:
     def there(self, namespace: str) -> str:
         """Return the name at the other cluster of a namespace here."""
         return name_there(self.namespace_map, namespace)
+
+
+class LinksRead(NamedTuple):
+    """The links of a node, as its settings and calls have them."""
+
+    links: tuple[LinkSettings, ...]
+    refused: Mapping[str, str]
+    """Why links cannot be followed as calls set them, by name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +168,53 @@ class LinkSource:
         return file_stamp(self.file) if self.file is not None else None
 
     def read(self) -> tuple[LinkSettings, ...]:
-        """Return the links, by name.
+        """Return the links that are set here, by name.
 
         Raises:
             SettingError: a value is not allowed, or the file cannot be read.
         """
+        return self.read_with(NOT_CALLED).links
+
+    def read_with(self, called: Called) -> LinksRead:
+        """Return the links; a field that a call set counts before all others.
+
+        Raises:
+            SettingError: as ``read``, for a link without a call.
+        """
+        found = self._found()
+        links, refused = list[LinkSettings](), dict[str, str]()
+        by_call_alone = sorted(called.keys() - found.keys())
+        refused |= {
+            name: _too_many(len(found) + len(by_call_alone)) for name in by_call_alone[LINKS_MAX - len(found) :]
+        }
+        for name in sorted((found.keys() | called.keys()) - refused.keys()):
+            fields = called.get(name, {})
+            texts = {**found.get(name, {}), **{of: (text, CALL) for of, text in fields.items()}}
+            try:
+                if (one := self._read_link(name, texts, is_called=bool(fields))) is not None:
+                    links.append(one)
+            except SettingError as error:
+                if not fields:
+                    raise
+                refused[name] = str(error)
+        return LinksRead(tuple(links), refused)
+
+    def check_called(self, name: str, called: Called) -> None:
+        """Check a link as calls set it, before the call is kept.
+
+        Raises:
+            SettingError: there are too many links, or this one is not allowed; or the file has an error.
+        """
+        if (count := len(self._found().keys() | called.keys())) > LINKS_MAX:
+            raise SettingError(_too_many(count))
+        read = self.read_with(called)
+        if name in read.refused:
+            raise SettingError(read.refused[name])
+        if all(one.name != name for one in read.links):
+            raise not_allowed(f"{PREFIX}{name}.servers=", DEFAULT, FIELDS["servers"].kind.allowed)
+
+    def _found(self) -> dict[str, dict[str, tuple[str, str]]]:
+        """Return the texts that are set here, with their sources, by link and field."""
         sources = list(self.given)
         if self.file is not None and self.file.exists():
             try:
@@ -314,16 +228,21 @@ class LinkSource:
                 if (parsed := _parse_key(key, origin)) and text.strip():
                     found.setdefault(parsed[0], {}).setdefault(parsed[1], (text.strip(), origin))
         if len(found) > LINKS_MAX:
-            raise SettingError(
-                phrase("%(count)s links are over the limit of %(most)s", count=len(found), most=LINKS_MAX)
-            )
-        links = tuple(_link(name, found[name]) for name in sorted(found))
-        for one in links:
-            if one.sends and not self.cluster_id:
-                text = N_("%(setting)s needs %(key)s, the name of this cluster")
-                setting = f"{PREFIX}{one.name}.direction={one.direction}"
-                raise SettingError(phrase(text, setting=setting, key=CLUSTER_ID.name))
-        return links
+            raise SettingError(_too_many(len(found)))
+        return found
+
+    def _read_link(self, name: str, texts: Mapping[str, tuple[str, str]], *, is_called: bool) -> LinkSettings | None:
+        """Return a link; None while it has no servers, and these are to come from a call."""
+        for of in texts:
+            _check_field(f"{PREFIX}{name}.{of}", of, texts[of][1])
+        if "servers" not in texts and (is_called or texts.keys() <= set(LOGIN)):
+            return None
+        one = _link(name, texts)
+        if one.sends and not self.cluster_id:
+            text = N_("%(setting)s needs %(key)s, the name of this cluster")
+            setting = f"{PREFIX}{one.name}.direction={one.direction}"
+            raise SettingError(phrase(text, setting=setting, key=CLUSTER_ID.name))
+        return one
 
 
 def link_source(overrides: Mapping[str, str], environ: Mapping[str, str], file: Path, cluster_id: str) -> LinkSource:
@@ -360,10 +279,18 @@ def _parse_key(key: str, origin: str) -> tuple[str, str] | None:
     name, _, of = key.removeprefix(PREFIX).rpartition(".")
     if not NAME.fullmatch(name):
         raise not_allowed(key, origin, phrase("the name of a link has up to 32 letters, digits and -"))
+    _check_field(key, of, origin)
+    return name, of
+
+
+def _check_field(key: str, of: str, origin: str) -> None:
     if of not in FIELDS:
         text = N_("%(key)s (%(origin)s) is not a setting of a link; the settings are %(names)s")
         raise SettingError(phrase(text, key=key, origin=origin, names=", ".join(FIELDS)))
-    return name, of
+
+
+def _too_many(count: int) -> str:
+    return phrase("%(count)s links are over the limit of %(most)s", count=count, most=LINKS_MAX)
 
 
 def _link(name: str, texts: Mapping[str, tuple[str, str]]) -> LinkSettings:
@@ -381,6 +308,7 @@ def _link(name: str, texts: Mapping[str, tuple[str, str]]) -> LinkSettings:
         name=name,
         servers=values["servers"],
         kind=values["kind"],
+        enabled=values["enabled"],
         direction=values["direction"],
         user=values["user"],
         password=values["password"],

@@ -26,7 +26,8 @@ from app.config.identity_settings import (
     needs_identity,
 )
 from app.config.limit_settings import LIMIT_KEYS, LIMITS, LimitSettings
-from app.config.link_settings import CLUSTER_ID, LinkSource, is_link_key, link_source
+from app.config.link_fields import CLUSTER_ID
+from app.config.link_settings import LinkSource, is_link_key, link_source
 from app.config.lookup_settings import (
     LEAVE_GRACE,
     LOOKUP_KEYS,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from typing import Any
 
-from app.config.link_settings import NACOS
+from app.config.link_fields import NACOS
 from app.links.feed import Feed
 from app.links.follower import LinkFollower
 from app.links.link_calls import LinkError

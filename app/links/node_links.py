@@ -1,11 +1,12 @@
-"""The links of a node: one thread for each link that is set, its settings read again when their file changes."""
+"""The links of a node: one thread for each link. Settings are read again when the file or a call changes."""
 
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from app.config.link_settings import ROLLCALL, LinkSettings, LinkSource
+from app.config.link_fields import ROLLCALL
+from app.config.link_settings import NOT_CALLED, Called, LinkSettings, LinkSource
 from app.config.settings_keys import SettingError
 from app.links.feed import Feed
 from app.links.feed_lines import FeedLines, FollowedPart, Greeting, takes_of
@@ -49,6 +50,13 @@ class RunningLink(Protocol):
     def check(self) -> None: ...
 
 
+class CalledLinks(Protocol):
+    """The fields of links that calls set."""
+
+    links: Called
+    """Another object after each change."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkKinds:
     """The kinds of the parts of links. The simulation gives others: links in virtual time, or without a rule."""
@@ -76,20 +84,25 @@ class NodeLinks:
         own_cluster: Callable[[], str],
         run: str,
         part: Callable[[], tuple[int, int] | None],
+        calls: CalledLinks,
         kinds: LinkKinds = LINKS,
     ) -> None:
-        """``run``: this run of this node. ``part``: which of how many parts of all services it owns; None for none."""
+        """``run``: this run of this node. ``part``: which of how many parts of all services it owns; None for none.
+
+        ``calls``: has the fields that calls set, without a call: each tick reads them.
+        """
         self.feed, self._kinds = feed, kinds
         self._source, self._store, self._table, self._clock = source, store, table, clock
         self._own_cluster, self._run, self._part = own_cluster, run, part
         self._begun_ms = clock.monotonic_ms()
+        self._calls, self._read_called = calls, NOT_CALLED
         self._stamp: tuple[int, ...] | None = None
         self._is_read = self._is_stopped = False
         self._threads: dict[str, RunningLink] = {}
         self._ending: list[RunningLink] = []
         self._unknown_ms: dict[str, int] = {}
         self.error = ""
-        """Why the settings that are in the file now are not followed."""
+        """Why the settings that are in the file now, or in calls, are not followed."""
 
     # --- for those that follow this cluster -------------------------------------------------------
 
@@ -108,7 +121,7 @@ class NodeLinks:
         """Follow the settings, and end what is over. For a timer. Return when to be called again."""
         if self._is_stopped:
             return now_ms + TICK_MS
-        if not self._is_read or self._source.stamp() != self._stamp:
+        if not self._is_read or self._calls.links is not self._read_called or self._source.stamp() != self._stamp:
             self._read()
         for one in self._threads.values():
             one.check()
@@ -118,16 +131,19 @@ class NodeLinks:
         return now_ms + TICK_MS
 
     def _read(self) -> None:
-        self._stamp, self._is_read = self._source.stamp(), True
+        self._stamp, self._read_called, self._is_read = self._source.stamp(), self._calls.links, True
         try:
-            links = {one.name: one for one in self._source.read()}
+            found, refused = self._source.read_with(self._read_called)
         except SettingError as error:
             self.error = str(error)
             LOG.error("the links stay as they are: %s", error)
             return
-        self.error = ""
+        self.error = "; ".join(refused.values())
+        for name, why in refused.items():
+            LOG.error("link %s stays as it is: %s", name, why)
+        links = {one.name: one for one in found}
         for name, thread in list(self._threads.items()):
-            if links.get(name) != thread.follower.settings:
+            if name not in refused and links.get(name) != thread.follower.settings:
                 thread.end(withdraws=True)
                 self._ending.append(self._threads.pop(name))
         for name, settings in links.items():
@@ -191,6 +207,10 @@ class NodeLinks:
         return follower.again.ask(names, self._clock.monotonic_ms())
 
     # --- what is known ----------------------------------------------------------------------------
+
+    def called(self) -> Called:
+        """Return the fields of links that calls set."""
+        return self._calls.links
 
     def states(self) -> list[dict[str, Any]]:
         """Return each link as this member has it, by name. Shape: docs/links.md."""

@@ -79,7 +79,18 @@ def build_links(
     table, now_ms = domain.registry.table, clock.monotonic_ms
     feed = kinds.feed(table, domain.notify.subscribe, now_ms)
     foreign = ForeignTable(table)
-    return NodeLinks(settings.links, feed, domain.foreign, foreign, clock, own_cluster, domain.writer, part, kinds)
+    return NodeLinks(
+        settings.links,
+        feed,
+        domain.foreign,
+        foreign,
+        clock,
+        own_cluster,
+        domain.writer,
+        part,
+        domain.durable.projection,
+        kinds,
+    )
 
 
 def build_push(domain: Domain, clock: Clock, subscribers: UdpSubscribers) -> UdpPusher:

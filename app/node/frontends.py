@@ -111,7 +111,7 @@ def build_frontends(
     forwarder = build_forwarder(settings, engine)
     access = build_access(settings, clock, domain, counters, instruments.audit, lambda: engine.reader.view.serving)
     counters.add(lambda: asdict(forwarder.stats) | asdict(http) | asdict(calls.stats))
-    writes = build_writes(clock, domain, engine, access, instruments, http)
+    writes = build_writes(settings, clock, domain, engine, access, instruments, http)
     durable = MemberWrites(writes, forwarder, settings.context_path)
     grpc = build_grpc(settings, clock, domain, engine, counters, calls, durable, access, instruments, over_grpc, pauses)
     operator = build_operator(domain, engine, clock, push, grpc, checker)
@@ -168,12 +168,18 @@ def build_forwarder(settings: Settings, engine: Engine) -> OwnerForwarder[Reply]
 
 
 def build_writes(
-    clock: Clock, domain: Domain, engine: Engine, access: AccessControl, instruments: Instruments, http: HttpStats
+    settings: Settings,
+    clock: Clock,
+    domain: Domain,
+    engine: Engine,
+    access: AccessControl,
+    instruments: Instruments,
+    http: HttpStats,
 ) -> Writes:
     """Make the executor of writes of any frontend."""
     audit = instruments.audit
     naming, durable = domain.naming, domain.durable
-    records = RecordWrites(naming, durable, domain.users, access, audit)
+    records = RecordWrites(naming, durable, domain.users, access, audit, settings.links)
     cluster, is_nacos_2_at, collect_beat = engine.cluster, engine.senders.is_nacos_2_at, engine.beats.collect
     return Writes(cluster, is_nacos_2_at, naming, durable, audit, http, collect_beat, clock.wall_ms, records)
 

@@ -123,7 +123,13 @@ _OF_OTHERS = {
     "update": N_("%(kind)s %(key)s changed%(changes)s"),
     "remove": N_("%(kind)s %(key)s removed"),
 }
-_KINDS = {"namespace": N_("namespace"), "switches": N_("switches"), "user": N_("user"), "role": N_("role")}
+_KINDS = {
+    "namespace": N_("namespace"),
+    "switches": N_("switches"),
+    "link": N_("link"),
+    "user": N_("user"),
+    "role": N_("role"),
+}
 _ACCESSES = {
     "login.done": N_("logged in"),
     "login.refused": N_("could not log in: unknown user or wrong password"),

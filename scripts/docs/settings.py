@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.config.link_settings import FIELDS
+from app.config.link_fields import FIELDS
 from app.config.settings import ALL_KEYS
 from app.config.settings_keys import FLAG, FLAG_OR_NONE, Key
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.machine.storage.record_file import UnreadRecord, _record_or_why, _row
 from app.naming.records.record_keys import (
     SWITCHES_KEY,
+    link_key,
     namespace_key,
     override_key,
     permission_key,
@@ -31,6 +32,7 @@ FIELDS = (
 KEYS = (
     SWITCHES_KEY,
     namespace_key("dev"),
+    link_key("dc-b"),
     persistent_key("public", "g@@s", "10.0.0.1:80:unknown:DEFAULT"),
     persistent_key("public", "g@@%a#$/", "10.0.0.1:80:unknown:DEFAULT"),
     override_key("public", "g@@%a#$/", "10.0.0.1:80:unknown:DEFAULT"),

@@ -558,7 +558,17 @@ class FakeNode:
         foreign = ForeignTable(registry.table)
         store = ForeignStore(writer, foreign, self.events.append, self._monotonic_ms, 90_000, 1_000)
         feed = Feed(registry.table, lambda *_: None, self._monotonic_ms)
-        self.links = NodeLinks(self.settings.links, feed, store, foreign, self, lambda: "here", writer, lambda: (0, 1))
+        self.links = NodeLinks(
+            self.settings.links,
+            feed,
+            store,
+            foreign,
+            self,
+            lambda: "here",
+            writer,
+            lambda: (0, 1),
+            projection,
+        )
         view: Any = SentByPlan()
         self.explainer = InstanceFacts(
             registry.table,
@@ -579,7 +589,8 @@ class FakeNode:
         """Of the parts as they are now: tests put others in their place."""
         owners = (self.cluster, self.senders.is_nacos_2_at)
         parts = (*owners, self.naming, self.durable, self.instruments.audit, self.http, self.beats.collect)
-        of_records = (self.naming, self.durable, self.users, self.access, self.instruments.audit)
+        audit, links = self.instruments.audit, self.settings.links
+        of_records = (self.naming, self.durable, self.users, self.access, audit, links)
         if self._writes is None or self._writes[0] != parts + of_records:
             self._writes = parts + of_records, Writes(*parts, self.wall_ms, RecordWrites(*of_records))
         return self._writes[1]

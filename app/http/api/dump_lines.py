@@ -13,6 +13,7 @@ from app.naming.model.meta import NO_META
 from app.naming.model.model import Instance, ServiceSnapshot
 from app.naming.records.durable_service import DurableService
 from app.naming.records.record_keys import (
+    LinkKey,
     NamespaceKey,
     OverrideKey,
     PermissionKey,
@@ -131,6 +132,8 @@ def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
                 yield record_row("switches", record.value, version)
             case NamespaceKey(namespace):
                 yield record_row(f"namespace {namespace}", record.value, version)
+            case LinkKey(link):
+                yield record_row(f"link {link}", record.value, version)
             case OverrideKey(namespace, service, instance_key):
                 yield record_row(f"override {namespace} {service} {instance_key}", record.value, version)
             case UserKey() | RoleKey() | PermissionKey():

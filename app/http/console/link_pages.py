@@ -25,6 +25,8 @@ class LinkFacts:
     errors: dict[str, str]
     silent: list[str]
     other_kinds: list[str]
+    by_call: dict[str, dict[str, str]]
+    """The fields that calls set, by link."""
 
 
 def link_facts(page: ConsolePage) -> LinkFacts:
@@ -36,7 +38,8 @@ def link_facts(page: ConsolePage) -> LinkFacts:
     answer = page.api.get(LINKS)
     rows = [{**one, "member": each["address"]} for each in answer["members"] for one in each["links"]]
     errors = {each["address"]: each["error"] for each in answer["members"] if each["error"]}
-    return LinkFacts(rows, errors, answer["notAnswered"], answer["otherKinds"])
+    by_call = {name: fields for each in answer["members"] for name, fields in each.get("byCall", {}).items()}
+    return LinkFacts(rows, errors, answer["notAnswered"], answer["otherKinds"], dict(sorted(by_call.items())))
 
 
 def trouble_of(one: Row) -> int:

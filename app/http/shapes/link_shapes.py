@@ -1,7 +1,7 @@
 """The answers of the calls about links between clusters."""
 
 from app.http.shapes.described import json_of
-from app.http.shapes.json_shapes import array, facts, flag, record, text, tuple_of, whole
+from app.http.shapes.json_shapes import array, facts, flag, map_of, record, text, tuple_of, whole
 
 DIGEST = text("00000000000000ff", "16 hexadecimal digits that stand for the instances.")
 HELD_BODY = json_of(record("HeldServices", {"held": array(tuple_of(text("public"), text("G@@orders"), DIGEST))}))
@@ -61,6 +61,8 @@ LINK = record(
         "refusal": text("", "Why something was refused last."),
     },
 )
+_FIELDS = map_of("servers", text("10.1.0.1:8848"), "The fields of the link that calls set, as texts.")
+CALLED = json_of(record("CalledLink", {"link": text("dc-b"), "byCall": _FIELDS}))
 LINKS = json_of(
     record(
         "Links",
@@ -71,8 +73,9 @@ LINKS = json_of(
                     "LinksOfMember",
                     {
                         "address": text("10.0.0.1:8848"),
-                        "error": text("", "The reason why the settings in the file are ignored."),
+                        "error": text("", "The reason why settings are ignored."),
                         "links": array(LINK),
+                        "byCall": map_of("dc-b", _FIELDS, "The fields of links that calls set, by link."),
                     },
                 )
             ),

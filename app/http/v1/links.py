@@ -8,16 +8,18 @@ import orjson
 from marshmallow import validate
 
 from app.auth.access_rules import LOGGED_IN, READ, WRITE, admin
-from app.config.link_settings import PATTERNS, LinkFilter
+from app.commands.record_commands import ChangeLink, ResetLink
+from app.config.link_fields import PATTERNS
+from app.config.link_settings import LinkFilter
 from app.http.api.answers import json_reply, text_reply
-from app.http.api.call import JSON, Answer, Call, Lines, Reply, Services, route
+from app.http.api.call import JSON, Answer, Call, Lines, Reply, Services, rendered, route
 from app.http.api.stream_answers import LINES_TYPE
 from app.http.api.user_access import may_read
 from app.http.input.fields import FILLED, PRESENT, JsonObject, Needed, Number, Text, Trimmed
 from app.http.input.schemas import CallSchema, LocalSchema, load_parameters
 from app.http.shapes.described import Content, Described
 from app.http.shapes.json_shapes import text
-from app.http.shapes.link_shapes import COMPARED, FETCHED, HELD_BODY, LINKS
+from app.http.shapes.link_shapes import CALLED, COMPARED, FETCHED, HELD_BODY, LINKS
 from app.links.feed_lines import FollowedPart, takes_of
 from app.links.follower import SLICES_MAX
 from app.naming.model.json_fields import parse_json
@@ -28,7 +30,7 @@ from app.peers.asked import ask_all
 from distro.model.errors import CodecError
 
 COMPARE, CHANGES, LINKS_PATH = "/v1/ns/link/compare", "/v1/ns/link/changes", "/v1/ns/link/list"
-FETCH = "/v1/ns/link/fetch"
+FETCH, CALLED_PATH = "/v1/ns/link/fetch", "/v1/ns/link"
 MEMBERS_MAX = 1_000
 HELD_MAX = 20_000
 ANSWER_BYTES_MAX = 2 * 1024 * 1024
@@ -151,7 +153,7 @@ def list_links(call: Call, services: Services) -> Answer:
     Shape: docs/links.md.
     """
     links, address = services.links, services.cluster.self_address
-    own = {"address": address, "error": links.error, "links": links.states()}
+    own = {"address": address, "error": links.error, "links": links.states(), "byCall": links.called()}
     members, silent, other_kinds = [own], list[str](), list[str]()
     if not load_parameters(LocalSchema, call.parameters)["local"]:
         told, silent, other_kinds = ask_all(services, LINKS_PATH, {}, {"members": [own]}, _is_whole, ASK_S)
@@ -164,6 +166,57 @@ def _is_whole(answer: dict[str, Any]) -> bool:
     """Return whether an answer to ``local`` has the links of one member."""
     members = answer.get("members")
     return isinstance(members, list) and len(members) == 1 and isinstance(members[0], dict) and "links" in members[0]
+
+
+class LinkNameSchema(CallSchema):
+    name = Needed("name", "The link.", needs=FILLED)
+
+
+class LinkChangeSchema(LinkNameSchema):
+    settings = JsonObject(
+        "settings",
+        "The fields to set, as in the file; an empty text takes a field back to the file.",
+        needs=PRESENT,
+        example='{"servers":"10.1.0.1:8848"}',
+    )
+
+
+@route("PUT", CALLED_PATH, access=admin(WRITE), described=Described(CALLED, takes=(LinkChangeSchema,)))
+def change_link(call: Call, services: Services) -> Answer:
+    """Set fields of a link at all members, above those of their files and without a restart. Other fields stay.
+
+    Returns all fields of the link that calls set. `password` and `trusted` are set in the file of each member alone.
+    """
+    values = load_parameters(LinkChangeSchema, call.parameters)
+    fields = {name: _field_text(name, value) for name, value in values["settings"].items()}
+    outcome = services.writes.execute(ChangeLink(values["name"], fields), call)
+    return rendered(outcome, _called_reply(services, values["name"]))
+
+
+@route(
+    "DELETE", CALLED_PATH, access=admin(WRITE), described=Described(CALLED, takes=(LinkNameSchema,), refusals=(404,))
+)
+def reset_link(call: Call, services: Services) -> Answer:
+    """Take a link back to the settings in the file of each member; without any there, it ends."""
+    name = load_parameters(LinkNameSchema, call.parameters)["name"]
+    return rendered(services.writes.execute(ResetLink(name), call), _called_reply(services, name))
+
+
+def _field_text(name: str, value: object) -> str:
+    """Return a field of a link as text.
+
+    Raises:
+        InvalidParam: it is a list, an object or null.
+    """
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidParam(f"Parameter 'settings' is illegal: field '{name}' should be a text, a number, true or false")
+
+
+def _called_reply(services: Services, name: str) -> Reply:
+    return json_reply({"link": name, "byCall": services.durable.links.fields(name)})
 
 
 class FetchSchema(CallSchema):

@@ -12,12 +12,13 @@ from app.naming.model.model import Instance
 from app.naming.model.nacos_errors import InvalidParam, NotFound
 from app.naming.model.switches import ENTRIES, SwitchDomain, from_json, update
 from app.naming.records.durable_admission import DurableAdmission
+from app.naming.records.link_records import LinkRecords
 from app.naming.records.override_service import OverrideService
 from app.naming.records.projection import Projection
 from app.naming.records.record import Record, Value
 from app.naming.records.record_keys import (
     NAMESPACE_PREFIX,
-    OF_USERS,
+    OF_NO_SERVICE,
     SWITCHES_KEY,
     namespace_key,
     persistent_key,
@@ -64,11 +65,11 @@ class DurableService:
         self.projection = projection
         """Shows whether calls may be refused; read for each call."""
         self._table, self._writes = table, writes
-        self._now_ms = monotonic_ms
-        self._publish = publish
+        self._now_ms, self._publish = monotonic_ms, publish
         self._shared = Shared()
         self._admission = DurableAdmission(table)
         self.overrides = OverrideService(records, table, self._admission, self._put_all)
+        self.links = LinkRecords(projection, self._put_all)
 
     @property
     def switches(self) -> SwitchDomain:
@@ -250,10 +251,7 @@ class DurableService:
         self._change(namespace, service, instance_keys, lambda instance: operations.change_metadata(instance, change))
 
     def set_at_ms(self, namespace: str, service: str, instance_key: str) -> int | None:
-        """Return when a persistent instance was last changed, by the changing member's clock.
-
-        None for an unknown one.
-        """
+        """Return when a persistent instance was last changed, by the changing member's clock; None if unknown."""
         return self._records.changed_wall_ms(persistent_key(namespace, service, instance_key))
 
     def version_of(self, namespace: str, instance: Instance) -> Version | None:
@@ -343,9 +341,9 @@ class DurableService:
         return service_meta(record.value), record.changed
 
     def shared_records(self) -> list[Record]:
-        """Return the records of no service that have a value: switches, namespaces, users, roles, permissions."""
+        """Return the records of no service that have a value: switches, namespaces, links, users and their rights."""
         switches = self._records.record(SWITCHES_KEY)
-        listed = [one for prefix in (NAMESPACE_PREFIX, *OF_USERS) for one in self._records.live(prefix)]
+        listed = [one for prefix in OF_NO_SERVICE for one in self._records.live(prefix)]
         return [*([switches] if switches else []), *listed]
 
     # --- switches -------------------------------------------------------------------------------

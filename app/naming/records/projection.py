@@ -1,15 +1,16 @@
-"""Projection: durable records turned into services' descriptions, persistent instances, overrides and switches.
+"""Projection: durable records turned into descriptions of services, persistent instances, overrides, switches, links.
 
 Called for every record that changed, wherever it was written; the records themselves stay the only source.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from app.naming.model.events import Event, ServiceChanged
 from app.naming.model.meta import service_meta
 from app.naming.model.switches import SwitchDomain, from_json
 from app.naming.records.record import Record
 from app.naming.records.record_keys import (
+    LinkKey,
     NamespaceKey,
     OverrideKey,
     PermissionKey,
@@ -45,6 +46,8 @@ class Projection:
         self._on_users = on_users
         self.namespaces: set[str] = set()
         """The ids of the namespaces that were created."""
+        self.links: Mapping[str, Mapping[str, str]] = {}
+        """The fields of links that calls set, by link; another object after each change."""
         self.switches = SwitchDomain()
         """The switches in force: the record's, or those that ``override`` set only on this member."""
         self.limits_calls = False
@@ -90,6 +93,9 @@ class Projection:
                 self.override(from_json(record.value or {}, SwitchDomain()))
             case UserKey() | RoleKey() | PermissionKey():
                 self._on_users(record)
+            case LinkKey(link):
+                others = {name: fields for name, fields in self.links.items() if name != link}
+                self.links = others if record.value is None else {**others, link: record.value}
             case NamespaceKey(namespace):
                 if record.value is None:
                     self.namespaces.discard(namespace)

@@ -1,4 +1,4 @@
-"""The keys of durable records: service metadata, persistent instances, overrides, namespaces, switches, users."""
+"""The keys of durable records: services, persistent instances, overrides, namespaces, switches, links, users."""
 
 from dataclasses import dataclass
 
@@ -8,12 +8,14 @@ from app.naming.model.switches import SWITCH_DOMAIN_NAME
 PERSISTENT_PREFIX = "rollcall.instance."
 """Not Nacos's prefix: with it a namespace called "ephemeral." would make the key of an ephemeral list."""
 OVERRIDE_PREFIX = "rollcall.override."
-NAMESPACE_PREFIX = "rollcall.namespace."
+NAMESPACE_PREFIX, LINK_PREFIX = "rollcall.namespace.", "rollcall.link."
 SWITCHES_KEY = SERVICE_META_PREFIX + SWITCH_DOMAIN_NAME
 USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX = "rollcall.user.", "rollcall.role.", "rollcall.permission."
-OF_USERS = (USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX)
+OF_NO_SERVICE = (NAMESPACE_PREFIX, LINK_PREFIX, USER_PREFIX, ROLE_PREFIX, PERMISSION_PREFIX)
 USERS_TAG = "rollcall.users"
 """All records of users have one owner, because a write to one is decided by the users and roles that are read."""
+LINKS_TAG = "rollcall.links"
+"""All records of links have one owner, because there is one limit for all of them."""
 NAME_SPLITTER = "/"
 """Separates the parts of a key. Names of users and roles do not contain it."""
 _ESCAPES = (("%", "%25"), ("#", "%23"))
@@ -59,6 +61,13 @@ class SwitchesKey:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkKey:
+    """The key of the fields that calls set of a link."""
+
+    link: str
+
+
+@dataclass(frozen=True, slots=True)
 class UserKey:
     """The key of a user."""
 
@@ -82,9 +91,8 @@ class PermissionKey:
     resource: str
 
 
-RecordKey = (
-    ServiceMetaKey | PersistentKey | OverrideKey | NamespaceKey | SwitchesKey | UserKey | RoleKey | PermissionKey
-)
+OfUsers = UserKey | RoleKey | PermissionKey
+RecordKey = ServiceMetaKey | PersistentKey | OverrideKey | NamespaceKey | SwitchesKey | LinkKey | OfUsers
 
 
 def service_meta_key(namespace: str, full_name: str) -> str:
@@ -105,6 +113,11 @@ def override_key(namespace: str, full_name: str, instance_key: str) -> str:
 def namespace_key(namespace: str) -> str:
     """Return the record key of a namespace."""
     return NAMESPACE_PREFIX + namespace
+
+
+def link_key(link: str) -> str:
+    """Return the record key of the fields that calls set of a link."""
+    return LINK_PREFIX + link
 
 
 def user_key(user: str) -> str:
@@ -164,6 +177,8 @@ def parse_record_key(key: str) -> RecordKey | None:
     if key.startswith(NAMESPACE_PREFIX):
         name = key.removeprefix(NAMESPACE_PREFIX)
         return NamespaceKey(name) if name else None
+    if key.startswith(LINK_PREFIX):
+        return LinkKey(name) if (name := key.removeprefix(LINK_PREFIX)) else None
     if key.startswith(SERVICE_META_PREFIX):
         parts = key.removeprefix(SERVICE_META_PREFIX).split(NAMESPACE_SPLITTER)
         if len(parts) != 2 or not all(parts) or not (name := _unescape(parts[1])):
@@ -183,5 +198,7 @@ def record_tag(key: str) -> str:
             return name
         case UserKey() | RoleKey() | PermissionKey():
             return USERS_TAG
+        case LinkKey():
+            return LINKS_TAG
         case _:
             return key

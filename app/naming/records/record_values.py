@@ -4,6 +4,7 @@
 reads. A record that one of them accepts, all of them accept (R18).
 """
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.override import Override
 from app.naming.model.switches import SwitchDomain, from_json
 from app.naming.records.record_keys import (
+    LinkKey,
     NamespaceKey,
     OverrideKey,
     PermissionKey,
@@ -40,6 +42,11 @@ from app.naming.registry.operations import clamp_weight
 NAMESPACE_TEXT_CHARS_MAX = 65_536
 LEVELS_MAX = 16
 """The most levels of objects and lists in a value: a description has four. Deep JSON can be read, but not written."""
+
+_LINK_NAME = re.compile(r"[0-9a-zA-Z-]{1,32}")
+LINK_FIELDS_MAX, LINK_FIELD_CHARS_MAX, LINK_TEXT_CHARS_MAX = 32, 64, 8_192
+LINK_FIELDS_OF_MEMBERS = frozenset({"password", "trusted"})
+"""Fields that each member has in its file: a record is sent to all members, and written to dumps."""
 
 
 def check_record(key: str, value: Mapping[str, Any] | None) -> None:
@@ -86,8 +93,40 @@ def check_record(key: str, value: Mapping[str, Any] | None) -> None:
                 fields = Fields(value, FROM_RECORD, " of a namespace")
                 for name in ("name", "description"):
                     fields.required(name, NAMESPACE_TEXT_CHARS_MAX)
+        case LinkKey(link):
+            check_link_record(link, value)
         case None:
             raise InvalidParam(f"not the key of a durable record: {key[:200]!r}")
+
+
+def check_link_record(link: str, value: Mapping[str, Any] | None) -> None:
+    """Refuse the record of a link that no member could keep. The meaning of its fields is checked where it is read.
+
+    A later release may have further fields.
+
+    Raises:
+        InvalidParam: the name is not allowed; or a field is too long, no text, or in ``LINK_FIELDS_OF_MEMBERS``.
+    """
+    if not _LINK_NAME.fullmatch(link):
+        raise InvalidParam("Parameter 'name' is illegal: the name of a link has up to 32 letters, digits and -")
+    if value is None:
+        return
+    if len(value) > LINK_FIELDS_MAX:
+        raise InvalidParam(f"a link should have at most {LINK_FIELDS_MAX} fields")
+    for name, text in value.items():
+        if not name.isprintable() or len(name) > LINK_FIELD_CHARS_MAX:
+            raise InvalidParam(
+                f"the name of a field of a link should be printable, at most {LINK_FIELD_CHARS_MAX} characters long"
+            )
+        if name in LINK_FIELDS_OF_MEMBERS:
+            raise InvalidParam(
+                f"field '{name}' of a link is not kept by calls: set rollcall.link.{link}.{name} in the file of each "
+                "member"
+            )
+        if not isinstance(text, str) or not text.isprintable() or len(text) > LINK_TEXT_CHARS_MAX:
+            raise InvalidParam(
+                f"field '{name}' of a link should be a printable text of at most {LINK_TEXT_CHARS_MAX} characters"
+            )
 
 
 def _is_deeper(value: object, levels: int) -> bool:

@@ -9,7 +9,8 @@ from http.client import HTTPException
 from itertools import count
 from typing import Any
 
-from app.config.link_settings import PREFIX, LinkSettings, LinkSource
+from app.config.link_fields import PREFIX
+from app.config.link_settings import LinkSettings, LinkSource
 from app.languages.command_texts import gettext
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_connection import NacosConnection

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from app.config.link_settings import LinkFilter, LinkSettings, LinkSource
+from app.config.link_settings import LinkFilter, LinkSettings, LinkSource, LinksRead
 from app.config.settings import read_settings
 from app.config.settings_keys import SettingError
 
@@ -25,7 +25,7 @@ def test_a_link_needs_its_servers_alone() -> None:
     ("texts", "why"),
     [
         ({"b__servers": "a:b:c"}, r"rollcall\.link\.b\.servers=a:b:c \(test\) is not allowed"),
-        ({"b__user": "u"}, r"rollcall\.link\.b\.servers"),
+        ({"b__weight": "2"}, r"rollcall\.link\.b\.servers"),
         ({"b__servers": "h", "b__user": "u"}, "need each other"),
         ({"b__servers": "h", "b__sevrices": "x"}, "is not a setting of a link; the settings are servers"),
         ({"b__servers": "h", "b__namespaceMap": "a:x,b:x"}, "namespaceMap"),
@@ -77,6 +77,65 @@ def test_the_kind_and_the_direction_say_what_a_link_does(
 def test_a_node_does_not_start_with_a_wrong_link() -> None:
     with pytest.raises(SettingError, match="arrival"):
         read_settings({"rollcall.link.b.servers": "h", "rollcall.link.b.arrival": "never"}, {})
+
+
+def called_links(called: dict[str, dict[str, str]], **texts: str) -> LinksRead:
+    given = {f"rollcall.link.{name.replace('__', '.')}": text for name, text in texts.items()}
+    return LinkSource(((given, "test"),)).read_with(called)
+
+
+def test_a_field_of_a_call_counts_before_all_others_and_the_rest_stays() -> None:
+    [one] = called_links({"b": {"weight": "2"}}, b__servers="h", b__weight="3", b__arrival="apart").links
+    assert (one.servers, one.weight, one.arrival) == (("h:8848",), 2.0, "apart")
+    [first, second] = called_links({"a": {"servers": "i"}}, b__servers="h").links
+    assert (first.name, first.servers, second.name) == ("a", ("i:8848",), "b")
+
+
+def test_a_login_alone_waits_for_servers_of_a_call() -> None:
+    login = {"b__user": "u", "b__password": "secret", "b__trusted": "/ca.pem"}
+    assert [one.name for one in links(**login, c__servers="h")] == ["c"]
+    [one] = called_links({"b": {"servers": "i", "tls": "true"}}, **login).links
+    assert (one.servers, one.user, one.password, one.tls) == (("i:8848",), "u", "secret", True)
+    assert links(b__password="secret") == ()
+    [one] = called_links({"b": {"servers": "i", "user": "v"}}, b__password="secret").links
+    assert (one.user, one.password) == ("v", "secret")
+
+
+def test_a_link_that_a_call_turns_off_does_nothing() -> None:
+    [one] = called_links({"b": {"enabled": "false"}}, b__servers="h").links
+    assert (one.follows, one.sends, one.servers) == (False, False, ("h:8848",))
+
+
+def test_a_call_that_is_not_allowed_refuses_its_link_alone() -> None:
+    called = {"b": {"later": "x"}, "c": {"weight": "-1"}, "d": {"servers": "i", "user": "u"}, "e": {"weight": "2"}}
+    read = called_links(called, a__servers="h", b__servers="h", c__servers="h")
+    assert [one.name for one in read.links] == ["a"]
+    assert list(read.refused) == ["b", "c", "d"]
+    assert read.refused["b"].startswith("rollcall.link.b.later (a call) is not a setting of a link")
+    assert "rollcall.link.c.weight=-1 (a call) is not allowed" in read.refused["c"]
+    assert "need each other" in read.refused["d"]
+    with pytest.raises(SettingError, match=r"rollcall\.link\.a\.weight"):
+        called_links(called, a__servers="h", a__weight="-1")
+
+
+def test_calls_add_no_link_above_the_limit() -> None:
+    file = {f"f{number}__servers": "h" for number in range(31)}
+    read = called_links({"b": {"servers": "h"}, "a": {"servers": "h"}}, **file)
+    assert (len(read.links), read.refused) == (32, {"b": "33 links are over the limit of 32"})
+
+
+@pytest.mark.parametrize(
+    ("called", "why"),
+    [
+        ({"b": {"weight": "2"}}, r"rollcall\.link\.b\.servers= \(default\) is not allowed"),
+        ({"b": {"servers": "a:b:c"}}, r"rollcall\.link\.b\.servers=a:b:c \(a call\)"),
+        ({f"l{number}": {"servers": "h"} for number in range(32)} | {"b": {"servers": "h"}}, "33 links"),
+    ],
+)
+def test_what_a_call_may_not_set_is_named(called: dict[str, dict[str, str]], why: str) -> None:
+    with pytest.raises(SettingError, match=why):
+        LinkSource().check_called("b", called)
+    LinkSource().check_called("b", {"b": {"servers": "h"}})
 
 
 def test_patterns_choose_and_exclude() -> None:

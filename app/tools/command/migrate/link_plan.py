@@ -5,7 +5,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 
-from app.config.link_settings import BOTH, CLUSTER_ID, NACOS, NACOS_1, NAME, PREFIX
+from app.config.link_fields import BOTH, CLUSTER_ID, NACOS, NACOS_1, PREFIX
+from app.config.link_settings import NAME
 from app.languages.command_texts import gettext
 from app.tools.audit.client.access import CONTEXT_PATH, Access, AccessError
 from app.tools.command.asking.exits import ExitCode

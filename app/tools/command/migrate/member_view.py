@@ -4,7 +4,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from app.config.link_settings import IN, NACOS, NACOS_1, OUT, LinkFilter, name_here, name_there
+from app.config.link_fields import IN, NACOS, NACOS_1, OUT
+from app.config.link_settings import LinkFilter, name_here, name_there
 from app.languages.command_texts import gettext
 from app.languages.phrases import phrase
 from app.naming.model.foreign import ORIGIN

@@ -2,20 +2,19 @@
 
 import argparse
 import json
-import sys
 from typing import Any
 
 from app.languages.command_texts import command_texts, gettext
 from app.tools.command.asking.exits import CommandError, ExitCode
 from app.tools.command.asking.output import LISTS, is_data, print_data, print_list
+from app.tools.command.asking.question import ask
 from app.tools.command.asking.registry_client import RegistryClient
-from app.tools.command.asking.run_command import finish, say
+from app.tools.command.asking.run_command import finish
 from app.tools.command.asking.terminal_table import Cell, Column, Tone
 from app.tools.command.suggesting_parser import did_you_mean
 from app.tools.printable import printable, write_line
 
 SWITCHES, COUNTS = "/v1/ns/operator/switches", "/v3/admin/ns/ops/metrics"
-YES = ("y", "yes")
 
 
 def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -66,7 +65,7 @@ def _set(options: argparse.Namespace, client: RegistryClient, name: str, value: 
     from app.operator.switch_effects import effect_of, warning_of
 
     if effect := effect_of(name, value, command_texts()):
-        _ask(options, client, warning_of(name, effect, *_clients(client), command_texts()))
+        ask(options, client, warning_of(name, effect, *_clients(client), command_texts()))
     client.change("PUT", SWITCHES, {"entry": "batch", "value": json.dumps({name: value})})
     if (now := _read(client).get(name)) != value and _text(now) != _text(value):
         text = gettext(
@@ -90,23 +89,6 @@ def _clients(client: RegistryClient) -> tuple[int, int]:
     if not isinstance(counts, dict) or not all(isinstance(one, int) for one in numbers):
         raise client.unusable(COUNTS)
     return numbers[0], numbers[1] - numbers[0]
-
-
-def _ask(options: argparse.Namespace, client: RegistryClient, warning: str) -> None:
-    """Ask a person at a terminal.
-
-    Raises:
-        CommandError: the answer is not yes, or there is no terminal to ask at.
-    """
-    say(options, warning)
-    if options.yes:
-        return
-    if not sys.stdin.isatty():
-        raise CommandError(ExitCode.WRONG_OPTIONS, gettext("nothing was changed: give --yes to set it"))
-    sys.stderr.write(gettext("Set it at all members of %(server)s? [y/N] ", server=client.server))
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in YES:
-        raise CommandError(ExitCode.FAILED, gettext("nothing was changed"))
 
 
 def _value(text: str) -> Any:

@@ -258,6 +258,38 @@ def test_each_format(filled: Commands) -> None:
     assert filled("services", "-o", "name").out == "orders\nshop@@cart\n"
 
 
+def test_a_link_is_set_and_reset(command: Commands) -> None:
+    said = "link dc-b at all members, set by calls: servers=127.0.0.1:9, services=a=b\n"
+    assert command("links", "set", "dc-b", "servers=127.0.0.1:9", "services=a=b").out == said
+    ran = command("links", "set", "dc-b", "enabled=false")
+    assert (ran.code, ran.out, "clients lose its instances (0) after a minute" in ran.err) == (2, "", True)
+    fields = {"servers": "127.0.0.1:9", "enabled": "false"}
+    ran = command("links", "set", "dc-b", "services=", "enabled=false", "--yes", "--json")
+    assert json.loads(ran.out) == {"link": "dc-b", "byCall": fields}
+    ran = command("links")
+    assert "link dc-b, set by calls: servers=127.0.0.1:9, enabled=false" in ran.err
+    assert command("links", "reset", "dc-b").code == 2, "it asks"
+    assert command("links", "reset", "dc-b", "--yes").out == "link dc-b is as in the file of each member\n"
+    assert command("links", "reset", "dc-b", "--yes").code == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (("set",), "give the name of the link"),
+        (("set", "dc-b"), "nothing to change: give FIELD=VALUE"),
+        (("reset", "dc-b", "a=b"), "reset takes no fields"),
+        (("set", "dc-b", "password=secret"), "set rollcall.link.dc-b.password in the file of each member"),
+        (("remove", "dc-b"), "remove"),
+    ],
+)
+def test_a_wrong_change_of_a_link_is_refused_before_a_call(
+    command: Commands, arguments: tuple[str, ...], why: str
+) -> None:
+    ran = command("links", *arguments)
+    assert (ran.code, why in ran.err, "secret" in ran.err) == (2, True, False)
+
+
 def test_links_of_members_that_do_not_answer_are_named(command: Commands) -> None:
     link = {"name": "dc-b", "cluster": "dc-b", "silent": True, "error": "it does not answer"}
     told = {"members": [{"address": "a:1", "error": "", "links": [link]}], "notAnswered": ["b:1"]}

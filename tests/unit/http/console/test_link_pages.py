@@ -55,5 +55,11 @@ def test_the_overview_tells_of_a_silent_link_and_of_settings_that_are_not_follow
         )
 
 
+def test_the_page_names_the_fields_that_calls_set(linked: FakeNode) -> None:
+    linked.durable.links.change("dc-b", {"services": "<b>", "weight": "2"}, lambda _: None)
+    text = browser_of(linked).get(PATH).text
+    assert "<li>Link dc-b: services=&lt;b&gt;, weight=2</li>" in text
+
+
 def test_a_cluster_without_links_says_how_to_add_one(browser: Browser) -> None:
     assert "This cluster has no links to other clusters." in browser.get(PATH).text

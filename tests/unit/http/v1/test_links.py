@@ -1,6 +1,7 @@
 """The calls of links: a comparison, the stream of changes as a thread answers it, and the links themselves."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -8,11 +9,14 @@ import pytest
 from flask.testing import FlaskClient
 
 from app.http.factory import create_app
+from app.naming.records.record_keys import link_key
+from distro.model.types import CAPABILITY_LINKS, CAPABILITY_OVERRIDES, CAPABILITY_VERSIONS, Member, MemberState
 from tests.support.auth import ADMIN, add_user, node_with_users, token_of
-from tests.support.fake_node import FakeNode
+from tests.support.fake_node import PEER, FakeNode
 from tests.support.linked_node import linked_node
 
-COMPARE, CHANGES, LINKS, FETCH = (f"/nacos/v1/ns/link/{name}" for name in ("compare", "changes", "list", "fetch"))
+LINK = "/nacos/v1/ns/link"
+COMPARE, CHANGES, LINKS, FETCH = (f"{LINK}/{name}" for name in ("compare", "changes", "list", "fetch"))
 
 
 def register(client: FlaskClient, **values: str) -> None:
@@ -98,7 +102,7 @@ def test_the_links_of_a_node(node: FakeNode, client: FlaskClient) -> None:
     node.links.error = "rollcall.link.b.servers= is not allowed"
     told = client.get(LINKS).get_json()
     assert told["cluster"] == "here"
-    assert told["members"] == [{"address": "127.0.0.1:8848", "error": node.links.error, "links": []}]
+    assert told["members"] == [{"address": "127.0.0.1:8848", "error": node.links.error, "links": [], "byCall": {}}]
     assert (told["notAnswered"], told["otherKinds"]) == ([], [])
 
 
@@ -144,3 +148,85 @@ def test_only_an_administrator_has_a_link_fetch_again() -> None:
     assert client.post(FETCH, query_string={"name": "dc-b", "accessToken": writer}).status_code == 403
     answer = client.post(FETCH, query_string={"name": "dc-b", "accessToken": token_of(node, ADMIN)})
     assert answer.status_code == 404
+
+
+# --- changes by a call --------------------------------------------------------------------------------
+
+
+def change(client: FlaskClient, name: str, **fields: object) -> Any:
+    return client.put(LINK, query_string={"name": name, "settings": orjson.dumps(fields).decode()})
+
+
+def test_a_call_sets_fields_of_a_link_and_takes_them_back(node: FakeNode, client: FlaskClient) -> None:
+    first = change(client, "dc-b", servers="10.0.0.1", enabled=False, weight=2)
+    fields = {"servers": "10.0.0.1", "enabled": "false", "weight": "2"}
+    assert first.get_json() == {"link": "dc-b", "byCall": fields}
+    told = change(client, "dc-b", weight="", services="a").get_json()["byCall"]
+    assert told == {"servers": "10.0.0.1", "enabled": "false", "services": "a"}
+    [member] = client.get(LINKS).get_json()["members"]
+    assert member["byCall"] == {"dc-b": told}
+    again = FakeNode(disk=node.disk)
+    again.durable._records.read_disk()
+    assert again.links.called() == {"dc-b": told}, "it is kept"
+    assert client.delete(LINK, query_string={"name": "dc-b"}).get_json() == {"link": "dc-b", "byCall": {}}
+    assert [(what, key) for what, key, _, _ in node.audited if what != "operation"] == [
+        ("link.create", "dc-b"),
+        ("link.update", "dc-b"),
+        ("link.remove", "dc-b"),
+    ]
+    answer = client.delete(LINK, query_string={"name": "dc-b"})
+    assert (answer.status_code, answer.text) == (404, "no call has set fields of link 'dc-b'")
+    change(client, "dc-b", servers="10.0.0.1")
+    assert change(client, "dc-b", servers=" ").get_json()["byCall"] == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "why"),
+    [
+        ("dc-b", {"weight": "2"}, "rollcall.link.dc-b.servers= (default) is not allowed"),
+        ("dc-b", {"servers": "h", "weight": "-1"}, "rollcall.link.dc-b.weight=-1 (a call) is not allowed"),
+        ("dc-b", {"servers": "h", "sevrices": "x"}, "rollcall.link.dc-b.sevrices (a call) is not a setting of a link"),
+        ("dc-b", {"servers": "h", "user": "u"}, "rollcall.link.dc-b.user and rollcall.link.dc-b.password need each"),
+        ("dc-b", {"servers": "h", "password": "secret"}, "set rollcall.link.dc-b.password in the file of each member"),
+        ("dc-b", {"servers": "h", "trusted": "/ca"}, "set rollcall.link.dc-b.trusted in the file of each member"),
+        ("dc-b", {"servers": ["h"]}, "field 'servers' should be a text, a number, true or false"),
+        ("dc-b", {"servers": "h\n"}, "field 'servers' of a link should be a printable text of at most 8192"),
+        ("dc-b", {"servers": "h" * 8_193}, "field 'servers' of a link should be a printable text of at most 8192"),
+        ("dc-b", {f"f{number}": "x" for number in range(33)}, "at most 32 fields"),
+        ("dc-b", {"servers": "h", "x" * 65: "x"}, "the name of a field of a link should be printable"),
+        ("dc_b", {"servers": "h"}, "the name of a link has up to 32 letters, digits and -"),
+    ],
+)
+def test_a_wrong_change_of_a_link_names_the_field_and_changes_nothing(
+    node: FakeNode, client: FlaskClient, name: str, fields: dict[str, Any], why: str
+) -> None:
+    answer = change(client, name, **fields)
+    assert (answer.status_code, why in answer.text) == (400, True), answer.text
+    assert (node.links.called(), node.audited, "secret" in answer.text) == ({}, [], False)
+
+
+def test_there_are_as_many_links_by_calls_as_by_files(client: FlaskClient) -> None:
+    for number in range(32):
+        assert change(client, f"l{number}", servers="h").status_code == 200
+    answer = change(client, "more", servers="h")
+    assert (answer.status_code, "33 links are over the limit of 32" in answer.text) == (400, True)
+    assert change(client, "l0", servers="i").status_code == 200
+
+
+def test_a_link_is_changed_by_administrators_at_its_owner_once_all_members_keep_it(
+    node: FakeNode, client: FlaskClient
+) -> None:
+    old = Member(PEER, MemberState.UP, frozenset({CAPABILITY_VERSIONS, CAPABILITY_OVERRIDES}))
+    node.cluster.others[:] = [old]
+    answer = change(client, "dc-b", servers="h")
+    assert (answer.status_code, "does not keep operators' changes of links" in answer.text) == (503, True)
+    node.cluster.others[:] = [replace(old, capabilities=old.capabilities | {CAPABILITY_LINKS})]
+    node.cluster.owner = PEER
+    assert change(client, "dc-b", servers="h").text == "from the owner"
+    assert node.forwarder.durable == [(link_key("dc-b"),)]
+    secured = node_with_users()
+    writer = add_user(secured, "writer", (":*:naming/*", "rw"))
+    with_users = create_app(secured).test_client()
+    query = {"name": "dc-b", "settings": '{"servers":"h"}'}
+    assert with_users.put(LINK, query_string=query | {"accessToken": writer}).status_code == 403
+    assert with_users.put(LINK, query_string=query | {"accessToken": token_of(secured, ADMIN)}).status_code == 200

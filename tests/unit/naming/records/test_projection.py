@@ -11,7 +11,7 @@ from app.naming.model.nacos_errors import InvalidParam
 from app.naming.model.switches import SwitchDomain
 from app.naming.records.projection import STATUS_DELAY_MS, Projection
 from app.naming.records.record import Record
-from app.naming.records.record_keys import SWITCHES_KEY, namespace_key, persistent_key, service_meta_key
+from app.naming.records.record_keys import SWITCHES_KEY, link_key, namespace_key, persistent_key, service_meta_key
 from app.naming.records.record_values import check_record, instance_of, value_of
 from app.naming.registry.operations import RegisterInstance
 from app.naming.registry.registry import Registry
@@ -204,6 +204,9 @@ def test_an_instance_with_a_wrong_field_is_refused_by_its_name(name: str, wrong:
         (META, {}),
         (META, ServiceMeta().to_json() | {"clusters": {"a b": {}}}),
         (persistent_key("ns", NAME, "other"), value_of(ONE)),
+        (link_key("a b"), None),
+        (link_key("dc-b"), {"servers": 1}),
+        (link_key("dc-b"), {"password": "x"}),
         (SWITCHES_KEY, {"checkTimes": "x"}),
         (namespace_key("x"), {"name": "n"}),
         (namespace_key("x"), {"name": "n", "description": "d" * 65_537}),
@@ -228,6 +231,8 @@ def test_what_could_not_be_shown_is_refused(key: str, value: dict[str, Any] | No
         (KEY, value_of(ONE)),
         (SWITCHES_KEY, None),
         (SWITCHES_KEY, SwitchDomain().to_json()),
+        (link_key("dc-b"), None),
+        (link_key("dc-b"), {"servers": "h", "of a later release": "x"}),
         (namespace_key("x"), {"name": "n", "description": "d"}),
     ],
 )

@@ -10,12 +10,15 @@ from app.naming.model.nacos_errors import InvalidParam, StorageError
 from app.naming.records import records
 from app.naming.records.record import Record, Value
 from app.naming.records.record_keys import (
+    LINK_PREFIX,
     NAMESPACE_PREFIX,
     SWITCHES_KEY,
+    LinkKey,
     NamespaceKey,
     PersistentKey,
     ServiceMetaKey,
     SwitchesKey,
+    link_key,
     namespace_key,
     parse_record_key,
     persistent_key,
@@ -74,6 +77,7 @@ def test_a_namespace_that_is_called_like_a_kind() -> None:
         "",
         "x",
         NAMESPACE_PREFIX,
+        LINK_PREFIX,
         service_meta_key("", "g@@s"),
         service_meta_key("ns", ""),
         service_meta_key("a##b", "g@@s"),
@@ -90,6 +94,8 @@ def test_all_of_a_service_has_one_owner() -> None:
     assert record_tag(service_meta_key("ns", "g@@s")) == record_tag(persistent_key("ns2", "g@@s", "x")) == "g@@s"
     assert record_tag(SWITCHES_KEY) == SWITCHES_KEY
     assert record_tag(namespace_key("ns")) == namespace_key("ns")
+    assert record_tag(link_key("a")) == record_tag(link_key("b")), "one limit for all links"
+    assert parse_record_key(link_key("a")) == LinkKey("a")
     assert parse_record_key(SWITCHES_KEY) == SwitchesKey()
 
 
