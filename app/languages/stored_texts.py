@@ -174,6 +174,7 @@ NOTES = (
     N_("listed by some members or not as UP, and not in the dump: %(members)s"),
     N_("listed, but not dumped by that name: %(members)s; dumped, but in no list: %(others)s"),
     N_("link %(name)s of %(other)s is not judged: no dump of its cluster was given"),
+    N_("link %(name)s of %(other)s was silent for a moment: missing instances are not judged"),
     N_("link %(name)s of %(other)s is not judged: %(reason)s"),
     N_("link %(name)s is not judged: %(reason)s"),
     N_("link %(name)s has more than %(count)s findings"),

@@ -6,6 +6,7 @@ from typing import Any
 import orjson
 
 from app.http.api.dump_lines import dump_lines
+from app.naming.registry.operations import RegisterInstance
 from app.tools.simulation.member.member import SimMember
 from app.tools.simulation.scenarios.scenarios import live_randomly
 from app.tools.simulation.world.sim_connections import ConnectedMember, SimConnections
@@ -34,23 +35,46 @@ def churning_night(seed: int) -> tuple[Round, Round]:
     # As long as the claim of a new owner delays the removal, the last beat is older than the time-out.
     world.run(world.between(0, 25_000))
     if world.chance(0.5):
-        _restart(world, world.any_member())
+        restart(world, world.any_member(), connections)
         world.run(world.between(8_000, 20_000))
         first = _dumped(world)
         world.run(GAP_MS)
         return first, _dumped(world)
     first = _dumped(world)
-    _restart(world, world.any_member())
+    restart(world, world.any_member(), connections)
     world.run(GAP_MS)
     return first, _dumped(world)
 
 
-def _restart(world: World, member: SimMember) -> None:
+def restart(world: World, member: SimMember, connections: SimConnections) -> None:
+    """Have a member end, orderly or not, and start again a few seconds later; its clients connect to another one."""
+    published = native_instances(member)
     if world.chance(0.5):
         member.leave()
     else:
         world.kill(member)
     world.after(world.between(2_000, 6_000), partial(world.start, member))
+    for one in published:
+        world.after(world.between(500, 5_000), partial(_come_back, world, connections, one))
+
+
+def native_instances(member: SimMember) -> list[RegisterInstance]:
+    """Return the instances of the clients that are connected to a member."""
+    assert isinstance(member, ConnectedMember)
+    names = ("ip", "port", "weight", "healthy", "enabled", "metadata")
+    return [
+        RegisterInstance(service, **{name: getattr(one, name) for name in names})
+        for client in member.native()
+        if not client.ended
+        for (_, service), publication in client.published.items()
+        for one in publication.instances.values()
+    ]
+
+
+def _come_back(world: World, connections: SimConnections, instance: RegisterInstance) -> None:
+    serving = [one for one in connections.members() if one.serving]
+    if serving:
+        connections.come_back(world.choice(serving), instance)
 
 
 def _dumped(world: World) -> Round:

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from app.tools.audit.format.manifest import (
     MANIFEST_NAME,
     Digests,
     DumpState,
+    Link,
     Manifest,
     MemberDump,
     Part,
     Seen,
+    decode_manifest,
     encode_manifest,
 )
 from app.tools.audit.format.part_format import PartFormat
@@ -158,6 +160,32 @@ def write_dump(
         write_round(root, number, members, date, seen, part_format, rows_per_part, digests=digests)
         for number, members in ((1, first), (2, second or first))
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRows:
+    """The id of a member's cluster, its links, and the rows that they brought."""
+
+    cluster: str
+    links: list[Link] = field(default_factory=list)
+    rows: Sequence[Mapping[str, Any]] = ()
+    taken_ms: int = 0
+    """When the member was dumped; 0: as the others of its round."""
+
+
+def add_links(folder: Path, linked: Mapping[str, LinkedRows]) -> None:
+    """Write what links brought into a round that is written, by member."""
+    manifest = decode_manifest((folder / MANIFEST_NAME).read_bytes())
+    names, members = member_folders(one.address for one in manifest.members), []
+    for one in manifest.members:
+        told, parts = linked[one.address], []
+        if told.rows:
+            name = f"{names[one.address]}/part-linked-00000.jsonl.gz"
+            parts = [_write_part(folder, name, [encode_row(row) for row in told.rows], PartFormat.JSON)]
+        taken_ms = told.taken_ms or one.taken_ms
+        changed = replace(one, cluster=told.cluster, links=told.links, linked=parts, taken_ms=taken_ms)
+        members.append(changed)
+    (folder / MANIFEST_NAME).write_bytes(encode_manifest(replace(manifest, members=members)))
 
 
 def rows_of(found: Round, member: MemberDump) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ The dumps of all clusters are of one night. Without a linked dump none of this r
 """
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ from app.tools.audit.check.evidence import Evidence, File
 from app.tools.audit.check.evidence_rows import is_instance, read_rows, seen
 from app.tools.audit.check.files import damaged_files
 from app.tools.audit.format.findings import FINDING_FIELDS, FindingClass
-from app.tools.audit.format.layout import Night, NoDump, read_night
+from app.tools.audit.format.layout import Night, NoDump, Round, read_night, taken_at_ms
 from app.tools.audit.format.manifest import DumpState, Link, MemberDump, Part
 
 KEY = ("namespace", "service", "cluster", "ip", "port", "ephemeral")
@@ -23,6 +23,13 @@ GROUP_AND_NAME = r"^(.*?)@@(.*)$"
 KINDS = ("missing", "extra", "stale", "differs")
 LINKS_MAX = 256
 """Links of all clusters together that one check judges."""
+HEARD_MS = 5_000
+"""A link that works hears the other cluster more often than that."""
+UNSTEADY_MS_MAX = 45_000
+"""How long a link may be silent, or keep instances that a young member lacks, without a finding.
+
+It keeps them for 30 s, and needs time to notice a restart.
+"""
 
 
 class BadLinked(Exception):
@@ -52,6 +59,21 @@ class ClusterDump:
         members = self.night.rounds[-1].manifest.members
         return bool({address for one in members for address in (one.address, one.own_address)} & set(servers))
 
+    def is_unsteady(self, name: str) -> bool:
+        """Return whether this link was silent in a round, but not for so long that this is a fault."""
+        heard_ms = [
+            max((one.heard_ago_ms for one in _links_named(each, name)), default=0) for each in self.night.rounds
+        ]
+        return max(heard_ms) >= HEARD_MS and heard_ms[-1] < UNSTEADY_MS_MAX
+
+    def gaps_ms(self, members: Collection[str]) -> list[int]:
+        """Return the time from the first round to the second one, of each of these members."""
+        first, second = (
+            {one.address: one.taken_ms or taken_at_ms(each.manifest.taken_at) for one in each.manifest.members}
+            for each in self.night.rounds
+        )
+        return [second[one] - first[one] for one in members]
+
 
 def judge_links(
     spark: SparkSession, dumps: str, night: Night, linked: Collection[str]
@@ -77,6 +99,10 @@ def judge_links(
                 continue
             findings, carried = _judge(spark, here, there, link)
             told.append(carried)
+            if here.is_unsteady(link.name):
+                notes.append(
+                    f"link {link.name} of {here.cluster} was silent for a moment: missing instances are not judged"
+                )
             if carried["findings"]:
                 found = findings if found is None else found.unionByName(findings)
     return found, told, notes
@@ -106,9 +132,10 @@ def _judge(spark: SparkSession, here: ClusterDump, there: ClusterDump, link: Lin
     members = list(of_link.members)
     stated = _registered(read_rows(spark, there.uri, registered), link, len(registered.members)).persist()
     wanted = stated.where("settled").count()
-    of_members = spark.createDataFrame([(number,) for number in range(len(members))], "number int")
+    of_members = spark.range(len(members)).select(F.col("id").cast("int").alias("number"))
     brought = _brought(read_rows(spark, here.uri, of_link), link.name)
-    judged = _judged(stated.crossJoin(F.broadcast(of_members)), brought).persist()
+    expected = stated.crossJoin(F.broadcast(of_members))
+    judged = _judged(expected, brought, here.gaps_ms(members), lacks=not here.is_unsteady(link.name)).persist()
     counts = {(row["number"], row["what"]): row["findings"] for row in _counted(judged)}
     by_kind = {kind: sum(count for (_, what), count in counts.items() if what == kind) for kind in KINDS}
     worst = max(range(len(members)), key=lambda number: sum(counts.get((number, kind), 0) for kind in KINDS), default=0)
@@ -121,14 +148,13 @@ def _judge(spark: SparkSession, here: ClusterDump, there: ClusterDump, link: Lin
         "findings": sum(by_kind.values()),
         **by_kind,
         "member": members[worst] if members else "",
-        "heard_ago_ms": max((one.heard_ago_ms for one in _links_named(here, link.name)), default=0),
+        "heard_ago_ms": max((one.heard_ago_ms for one in _links_named(here.night.rounds[-1], link.name)), default=0),
     }
     return _findings(judged, members, link, there.cluster), carried
 
 
-def _links_named(here: ClusterDump, name: str) -> list[Link]:
-    members = here.night.rounds[-1].manifest.members
-    return [one for member in members for one in member.links if one.name == name]
+def _links_named(one: Round, name: str) -> list[Link]:
+    return [link for member in one.manifest.members for link in member.links if link.name == name]
 
 
 def _evidence(spark: SparkSession, dump: ClusterDump, parts: Callable[[MemberDump], list[Part]]) -> Evidence:
@@ -227,18 +253,25 @@ def _brought(rows: DataFrame, name: str) -> DataFrame:
     return found.groupBy(*KEY, "number").agg(*by_round)
 
 
-def _judged(expected: DataFrame, brought: DataFrame) -> DataFrame:
-    """Return what differs: ``KEY``, ``number``, ``what`` (one of ``KINDS``), ``found``, ``expected``, ``age_ms``."""
+def _judged(expected: DataFrame, brought: DataFrame, gaps_ms: Sequence[int], *, lacks: bool) -> DataFrame:
+    """Return what differs: ``KEY``, ``number``, ``what`` (one of ``KINDS``), ``found``, ``expected``, ``age_ms``.
+
+    ``gaps_ms``: the time between the rounds, by the number of the member. ``lacks``: whether missing instances count.
+    """
     joined = expected.join(brought, [*KEY, "number"], "full")
     is_there = F.col("round_1").isNotNull() & F.col("round_2").isNotNull()
     is_absent = F.col("round_1").isNull() & F.col("round_2").isNull()
+    is_registered, settled = F.col("expected").isNotNull(), F.coalesce("settled", F.lit(False))
     stays = F.col("round_1.said") == F.col("round_2.said")
-    settled = F.coalesce("settled", F.lit(False))
-    stale = F.col("round_1.silent_ms").isNotNull() & F.col("round_2.silent_ms").isNotNull()
+    was_silent, is_silent = (F.col(f"round_{number}.silent_ms").isNotNull() for number in (1, 2))
+    gap_ms = F.get(F.array(*[F.lit(one) for one in gaps_ms]), F.col("number"))
+    # One silence over both rounds; an instance that vanished is kept for a while after each restart of a member.
+    lasts_ms = F.when(is_registered, gap_ms).otherwise(F.greatest(gap_ms, F.lit(UNSTEADY_MS_MAX)))
     what = (
-        F.when(is_absent & settled, "missing")
-        .when(is_there & stale, "stale")
-        .when(is_there & F.col("expected").isNull(), "extra")
+        F.when(is_absent & settled & F.lit(lacks), "missing")
+        .when(was_silent & is_silent & (F.col("round_2.silent_ms") >= lasts_ms), "stale")
+        .when(was_silent | is_silent, None)
+        .when(is_there & ~is_registered, "extra")
         .when(is_there & settled & stays & (F.col("round_2.said") != F.col("expected")), "differs")
     )
     return joined.select(

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import combinations
 from typing import Any
 
 from app.tools.audit.format.findings import FindingClass, finding
-from app.tools.audit.format.layout import Night, Round
+from app.tools.audit.format.layout import Night, Round, taken_at_ms
 from app.tools.audit.format.manifest import DumpState, MemberDump
 
 UP = "UP"
@@ -100,10 +99,9 @@ def _twins(one: Round) -> Iterator[str]:
 def _old_parts(one: Round) -> Iterator[str]:
     """Yield the parts that are older than their round: their rows are those of another moment."""
     manifest = one.manifest
-    moment = datetime.strptime(manifest.taken_at, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
     allowed_ms = max(manifest.gap_s * 1_000, CLOCK_SLACK_MS)
     for member in manifest.members:
-        early_ms = moment.timestamp() * 1_000 - member.taken_ms
+        early_ms = taken_at_ms(manifest.taken_at) - member.taken_ms
         if member.state is DumpState.DUMPED and member.taken_ms and early_ms >= allowed_ms:
             yield (
                 f"the part of {member.address} in round {manifest.round} was taken {early_ms / 1_000:,.0f} s before "

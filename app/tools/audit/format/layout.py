@@ -54,6 +54,11 @@ def taken_at_text(wall_ms: int) -> str:
     return f"{moment:%Y%m%dT%H%M%S}.{wall_ms % 1000:03d}Z"
 
 
+def taken_at_ms(text: str) -> int:
+    """Return the wall-clock time (ms) of ``taken_at_text``."""
+    return int(datetime.strptime(text, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC).timestamp() * 1_000)
+
+
 def round_folder(root: str, dump_date: str, taken_at: str) -> str:
     return f"{root}/dump_date={dump_date}/taken_at={taken_at}"
 
