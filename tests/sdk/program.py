@@ -10,6 +10,7 @@ import os
 import select
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ from tests.support.processes import HANG_S
 CALL_TIMEOUT_S = HANG_S
 END_TIMEOUT_S = 5.0
 READ_BYTES = 65_536
+FOLLOW_POLL_S = 0.2
 
 Event = tuple[str, str, str]
 """Kind, client and instance."""
@@ -132,6 +134,12 @@ class Program:
         while (left_s := end_s - time.monotonic()) > 0:
             check()
             self._next_line(time.monotonic() + min(pause_s, left_s))
+
+    def follow(self, told: Callable[[Event], None], over: threading.Event) -> None:
+        """Give each event to ``told`` when it comes, until ``over``."""
+        while not over.is_set():
+            if self._next_line(time.monotonic() + FOLLOW_POLL_S) is not None:
+                told(self.events[-1])
 
     def _next_line(self, deadline_s: float) -> dict[str, Any] | None:
         """Return the next answer or event, which is kept too; None when there is none in time."""
