@@ -290,7 +290,7 @@ case $check_code in
     ;;
 124 | 137)
     case $verdict in
-    "could not judge: "*) is_reported=yes ;;
+    "could not judge: "* | "无法判断："*) is_reported=yes ;;
     esac
     finish "$UNJUDGED" "the check took over $check_limit, and was ended by a signal"
     ;;

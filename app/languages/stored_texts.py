@@ -25,6 +25,7 @@ VERDICTS = (
     N_("agreed"),
     N_("divergent"),
     N_("unjudged"),
+    N_("resolved"),
     N_("agreed: %(parts)s"),
     N_("divergent: %(parts)s"),
     N_("could not judge: %(reason)s"),
@@ -54,6 +55,20 @@ VERDICTS = (
 """The parts of verdicts in a line."""
 REASONS = (
     N_("this Python has no package %(name)s: %(command)s"),
+    N_("the check failed with exit code %(code)s"),
+    N_("the check ended with exit code %(code)s and no verdict"),
+    N_("the check took over %(limit)s, and was ended by a signal"),
+    N_("the check was ended by a signal (exit code %(code)s)"),
+    N_("a member was absent from the dump, and the check did not find that: %(verdict)s"),
+    N_("the dump took over %(limit)s, and was ended by a signal"),
+    N_("the dump failed with exit code %(code)s: %(error)s"),
+    N_("the dump failed with exit code %(code)s"),
+    N_("neither ROLLCALL_AUDIT_MEMBERS nor ROLLCALL_AUDIT_FROM_CLUSTER is set"),
+    N_("no temporary file can be made in %(folder)s"),
+    N_("nightly.sh failed"),
+    N_("ended by a signal: stopped from outside before the dump"),
+    N_("ended by a signal: stopped from outside during the dump"),
+    N_("ended by a signal: stopped from outside during the check"),
     N_("the check failed with %(error)s"),
     N_("the round failed with %(error)s"),
     N_("ended by a signal, which reached Spark's Java (exit code %(code)s)"),
@@ -120,6 +135,8 @@ REASONS = (
     N_("%(path)s: %(field)s should be a text of 1 to %(count)s printable characters"),
     N_("%(path)s: %(field)s should have at most %(count)s stars"),
     N_("no member list of %(server)s: %(error)s"),
+    N_("%(path)s cannot be made"),
+    N_("%(path)s cannot be written"),
 )
 """Reasons why there is no verdict, and why findings cannot be read."""
 DETAILS = (
@@ -139,6 +156,9 @@ DETAILS = (
     N_("%(path)s: %(count)s lines are not rows, such as one: %(sample)s"),
     N_("%(path)s: %(count)s lines are not rows, such as one"),
     N_("round %(round)s, %(path)s: %(reason)s"),
+    N_("the file is missing"),
+    N_("the file has %(count)s bytes, but its manifest says %(total)s"),
+    N_("its footer cannot be read: %(error)s"),
     N_("the file has %(count)s rows, but its manifest says %(total)s"),
     N_("the file cannot be read: %(error)s"),
     N_("its manifest names a footer of %(count)s bytes"),

@@ -15,6 +15,7 @@ from app.tools.cli import make_parser
 
 ROOT = Path(__file__).parents[2]
 KEYWORDS = {"gettext": None, "ngettext": (1, 2), "N_": None, "_": None, "Column": None, "_done": (2,), "phrase": None}
+TEMPLATES = ("app/http/console/templates/**.html", "app/tools/audit/report/templates/**.html")
 EFFECTS, STORED = "app/operator/switch_effects.py", "app/languages/stored_texts.py"
 SOURCES = {
     CONSOLE: ("app/http/console/", "app/operator/event_words.py", "app/operator/verdict.py", EFFECTS, STORED),
@@ -59,10 +60,8 @@ def _help_of(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 def _extracted() -> Iterator[tuple[str, Message]]:
-    methods = [("app/http/console/templates/**.html", "jinja2"), ("app/**.py", "python")]
-    options = {
-        "app/http/console/templates/**.html": {"trimmed": "true", "trim_blocks": "true", "lstrip_blocks": "true"}
-    }
+    methods = [*((one, "jinja2") for one in TEMPLATES), ("app/**.py", "python")]
+    options = {one: {"trimmed": "true", "trim_blocks": "true", "lstrip_blocks": "true"} for one in TEMPLATES}
     folder = str(ROOT)
     for path, _, message, _, _ in extract_from_dir(
         folder, methods, options, keywords=KEYWORDS, directory_filter=_is_searched

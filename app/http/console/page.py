@@ -25,9 +25,9 @@ from app.http.api.console_cookie import (
 from app.http.console.api_caller import ApiCaller, ApiRefusal, Value
 from app.http.console.page_language import language_of
 from app.http.console.shown_texts import DONE, age_text, number_text, time_text, units_of
-from app.http.console.template_texts import with_texts
 from app.languages.catalogues import CONSOLE as CONSOLE_TEXTS
 from app.languages.catalogues import LANGUAGES, N_, Texts, texts_of
+from app.languages.template_texts import with_texts
 from app.naming.model.ip_addresses import host_port
 from app.naming.model.keys import DEFAULT_NAMESPACE
 from app.operator.switch_effects import TURNS_AWAY, effects

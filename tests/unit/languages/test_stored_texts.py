@@ -1,13 +1,14 @@
 """English texts of the audit's files: each is found among the messages, and shown in the language of the reader."""
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from app.languages.catalogues import CHINESE, CONSOLE, texts_of
+from app.languages.catalogues import CHINESE, COMMANDS, CONSOLE, LANGUAGES, texts_of
 from app.languages.phrases import Phrase, shown
 from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, Verdict
@@ -50,6 +51,26 @@ def test_each_reason_of_the_audit_is_a_message() -> None:
     assert [text for text in found if not isinstance(recognized(text), Phrase)] == []
 
 
+def test_each_reason_of_the_nightly_script_is_a_message() -> None:
+    script = (AUDIT.parents[2] / "deploy" / "nightly.sh").read_text()
+    found = re.findall(r'(?:finish "\$UNJUDGED"|dump_failed=|log_failed=) ?"([^"]+)"', script)
+    texts = [re.sub(r"\$\{last_line.*\}\}", ": /x", one) for one in found if not one.startswith(("$dump_f", "$log_f"))]
+    assert len(texts) > 10
+    filled = [re.sub(r"\$\{[^}]*}|\$\w*limit|\$\w+", _value_of, one) for one in texts]
+    assert [text for text in filled if not isinstance(recognized(text), Phrase)] == []
+
+
+def test_the_nightly_script_sees_in_each_language_that_the_check_has_no_verdict() -> None:
+    script = (AUDIT.parents[2] / "deploy" / "nightly.sh").read_text()
+    for texts in (texts_of(COMMANDS, language) for language in LANGUAGES):
+        begin, _, _ = texts.gettext("could not judge: %(reason)s").partition("%")
+        assert f'"{begin}"*' in script
+
+
+def _value_of(found: re.Match[str]) -> str:
+    return {"$phase": "during the check"}.get(found[0], "7")
+
+
 def test_a_reason_without_a_message_is_found() -> None:
     module = ast.parse('WHY = "a new reason"\nraise NoDump(f"{WHY}: {path}")')
     assert list(reasons(module)) == ["a new reason: 7"]
@@ -69,7 +90,7 @@ LINKED = {"cluster": "dc-a", "origin": "dc-b", "instances": 1_204, "findings": 6
         (
             "divergent: at least 3 MISSING, 2 EXTRA; 3 of 4 listed members, 9 instances of 5 services; 2 late; 1 "
             "suppressed; open since 2026-11-20; night 2026-11-28",
-            "不一致：至少 3 MISSING, 2 EXTRA；列表中 4 个节点里的 3 个，5 个服务的 9 个实例；滞后 2 项；已抑制 1 项；"
+            "不一致：至少 3 MISSING, 2 EXTRA；列表中 4 个节点里的 3 个，5 个服务的 9 个实例；迟到 2 项；已抑制 1 项；"
             "自 2026-11-20 起未解决；日期 2026-11-28",
         ),
         (

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.languages.command_texts import gettext
+from app.languages.command_texts import command_texts, gettext
 from app.rows.summary import Summary
 from app.tools.audit.check.signals import EndSignals
 from app.tools.audit.client.arguments import (
@@ -349,7 +349,7 @@ def _publish(options: argparse.Namespace, results: "Results", summary: Summary) 
     from app.tools.audit.report.report import render
 
     try:
-        path = results.publish(summary, render(summary, results.summaries(before=summary.night)))
+        path = results.publish(summary, render(summary, results.summaries(before=summary.night), command_texts()))
     except OSError as error:
         raise _NoVerdict(f"cannot write to {options.out}: {error.strerror or error}") from None
     _remove_old(options, results, summary.night)

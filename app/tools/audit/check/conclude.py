@@ -9,7 +9,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 from app.languages.catalogues import N_
-from app.languages.command_texts import gettext
+from app.languages.command_texts import command_texts, gettext
 from app.languages.phrases import phrase, shown
 from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, unjudged
@@ -72,7 +72,7 @@ def _publish_unjudged(options: argparse.Namespace, summary: Summary, *, is_of_ni
     summary = reports.with_earlier(summary)
     if summary.earlier and not is_of_night:
         return None
-    return reports.publish_unjudged(summary, render(summary, reports.summaries(before=summary.night)))
+    return reports.publish_unjudged(summary, render(summary, reports.summaries(before=summary.night), command_texts()))
 
 
 def report_verdict(

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase
 from app.rows.summary import Summary, Verdict
 from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.report import shell
@@ -14,76 +16,87 @@ ADDRESSES_MAX = 3
 _REASONS = (
     (
         r"the dump (failed|took)",
-        "There is no dump of this run: the text above and the log of the dump say why. Take it again.",
+        N_("There is no dump of this run: the text above and the log of the dump say why. Take it again."),
         True,
     ),
     (
         r"no (complete )?dump",
-        "There is no complete dump of this night. The log of the dump says why; take it again.",
+        N_("There is no complete dump of this night. The log of the dump says why; take it again."),
         True,
     ),
     (
         r"only \d+ of \d+ members.*: round \d+, \S+/part-",
-        "Files of the dump are damaged, so too little of it is left to compare. Check the disk on which the dumps are.",
+        N_(
+            "Files of the dump are damaged, so too little of it is left to compare. Check the disk on which the dumps "
+            "are."
+        ),
         True,
     ),
-    (r"only \d+ of \d+ members", "Too few members answered. Check that they run and can be reached from here.", True),
-    (r"compares at most \d+", "A check compares no more members than that: dump fewer of them into this folder.", True),
+    (
+        r"only \d+ of \d+ members",
+        N_("Too few members answered. Check that they run and can be reached from here."),
+        True,
+    ),
+    (
+        r"compares at most \d+",
+        N_("A check compares no more members than that: dump fewer of them into this folder."),
+        True,
+    ),
     (
         r"has no package|PySpark is not installed",
-        "The Python of the check lacks a package: install the extra audit.",
+        N_("The Python of the check lacks a package: install the extra audit."),
         False,
     ),
-    (r"Java \d+ or newer", "Spark needs a Java: install the extra audit, with its Java.", False),
+    (r"Java \d+ or newer", N_("Spark needs a Java: install the extra audit, with its Java."), False),
     (
         r"cannot write|cannot be written|cannot be made|No space left",
-        "Files cannot be written: check the permissions of the folder and the free space on its disk.",
+        N_("Files cannot be written: check the permissions of the folder and the free space on its disk."),
         False,
     ),
     (
         r"temporary file|name one that does in the variable TMPDIR",
-        "Name a folder that can be written in TMPDIR.",
+        N_("Name a folder that can be written in TMPDIR."),
         False,
     ),
-    (r"ended by a signal", "The check was stopped, for example by a time-out. Give it more time or memory.", False),
+    (r"ended by a signal", N_("The check was stopped, for example by a time-out. Give it more time or memory."), False),
     (
         r"Spark failed|Spark did not start|the check failed",
-        "The check itself failed; see its log. The dump may be sound.",
+        N_("The check itself failed; see its log. The dump may be sound."),
         False,
     ),
-    (r"suppress", "Correct the file of suppressions. The dump may be sound.", False),
+    (r"suppress", N_("Correct the file of suppressions. The dump may be sound."), False),
 )
 """Reasons of a night without a verdict, what to do, and whether the dump must be taken again.
 
 The first reason found in the text applies.
 """
 _OF_CLASSES = {
-    FindingClass.OWNER: (
+    FindingClass.OWNER: N_(
         "Members do not agree on the owner of a service. If they list the same members, that ends within 10 s; else "
         "give all the same member list, and check that each reaches each. These services:"
     ),
-    FindingClass.DRIFT: (
+    FindingClass.DRIFT: N_(
         "A member of Nacos shows clients other data than it replicates: restart that member, which loads the data of "
         "the others. These instances:"
     ),
-    FindingClass.STALE: (
+    FindingClass.STALE: N_(
         "The owner keeps instances that fell silent: its health check does not run. Check the switch "
         "healthCheckEnabled (`rollcall switches`) and the log of that member, and restart it. These instances:"
     ),
-    FindingClass.RECORD: (
+    FindingClass.RECORD: N_(
         "A switch, a namespace or a user differs. Members repair records within seconds; if the same one differs "
         "tomorrow, write it again at any member, such as by setting the switch again, so that it gets a new version. "
         "These records:"
     ),
-    FindingClass.CLIENT: (
+    FindingClass.CLIENT: N_(
         "A gRPC client differs. Heal a service that it publishes; a copy that its own member does not know is removed "
         "after three minutes. These clients:"
     ),
-    FindingClass.LINK: (
+    FindingClass.LINK: N_(
         "A link does not show what the other cluster has. Look whether it is silent or refuses services (`rollcall "
         "links`), and whether its user may read them. `rollcall heal --link NAME` has it fetch again. These instances:"
     ),
-    FindingClass.DUPLICATE: (
+    FindingClass.DUPLICATE: N_(
         "One address is registered twice. If that is a mistake, deregister one (`rollcall deregister`); if not, "
         "suppress the finding (--suppressions), or ignore the class. These addresses:"
     ),
@@ -93,7 +106,7 @@ _OF_CLASSES = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One thing to do; ``command``: the line that does it, if a line can."""
+    """One thing to do, in English until it is shown; ``command``: the line that does it, if a line can."""
 
     text: str
     command: str | None = None
@@ -114,17 +127,18 @@ def steps_for(summary: Summary, earlier: Sequence[Summary]) -> list[Step]:
 
 def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
     found = next((found for found in _REASONS if re.search(found[0], summary.line)), None)
-    advice, is_sound = (found[1], not found[2]) if found else ("See the log of the check.", False)
-    steps = [Step(advice)]
+    advice, is_sound = (found[1], not found[2]) if found else (N_("See the log of the check."), False)
+    steps = [Step(phrase(advice))]
     of = last or summary  # which knows the folders of its check, and with an earlier verdict the members, too
     checked = shell.check(of, summary.night)
     if checked is None:
-        again = "check the night again" if is_sound else "take the dump again, and check it"
-        return [*steps, Step(f"Then {again}. (No earlier night is known here whose folders this page could name.)")]
+        again = N_("Then check the night again.") if is_sound else N_("Then take the dump again, and check it.")
+        unknown = phrase("(No earlier night is known here whose folders this page could name.)")
+        return [*steps, Step(phrase("%(step)s %(note)s", step=phrase(again), note=unknown))]
     if not is_sound:
-        text = "Take the dump again, of the members of the last night:" if last else "Take the dump again:"
-        steps.append(Step(text, shell.dump(of, summary.night)))
-    return [*steps, Step("Check the night again:", checked)]
+        text = N_("Take the dump again, of the members of the last night:") if last else N_("Take the dump again:")
+        steps.append(Step(phrase(text), shell.dump(of, summary.night)))
+    return [*steps, Step(phrase("Check the night again:"), checked)]
 
 
 def _on_members(summary: Summary) -> list[Step]:
@@ -133,18 +147,16 @@ def _on_members(summary: Summary) -> list[Step]:
     absent, damaged = (_members_with(summary, one) for one in (FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT))
     again = shell.dump(summary, summary.night)
     if absent:
-        steps.append(
-            Step(f"Check that {_listed(absent)} runs and can be reached from here. Then take the dump again:", again)
-        )
+        text = N_("Check that %(members)s runs and can be reached from here. Then take the dump again:")
+        steps.append(Step(phrase(text, members=_listed(absent)), again))
     if damaged:
-        text = f"The dump of {_listed(damaged)} is damaged: check the disk on which the dumps are. Take it again:"
-        steps.append(Step(text, None if absent else again))
+        text = N_("The dump of %(members)s is damaged: check the disk on which the dumps are. Take it again:")
+        steps.append(Step(phrase(text, members=_listed(damaged)), None if absent else again))
     if (absent or damaged) and again and (checked := shell.check(summary, summary.night)):
-        steps.append(Step("And check it:", checked))
+        steps.append(Step(phrase("And check it:"), checked))
     if summary.findings.get(FindingClass.MEMBERSHIP):
-        steps.append(
-            Step("Give all members the same member list (cluster.conf, or their start options): it decides on owners.")
-        )
+        text = N_("Give all members the same member list (cluster.conf, or their start options): it decides on owners.")
+        steps.append(Step(phrase(text)))
     return steps
 
 
@@ -153,8 +165,8 @@ def _members_with(summary: Summary, finding_class: FindingClass) -> list[str]:
 
 
 def _listed(addresses: Sequence[str]) -> str:
-    more = len(addresses) - ADDRESSES_MAX
-    return ", ".join(addresses[:ADDRESSES_MAX]) + (f" and {more} more" if more > 0 else "")
+    more, some = len(addresses) - ADDRESSES_MAX, ", ".join(addresses[:ADDRESSES_MAX])
+    return phrase("%(names)s and %(count)s more", names=some, count=more) if more > 0 else some
 
 
 def _on_services(summary: Summary) -> list[Step]:
@@ -166,18 +178,22 @@ def _on_services(summary: Summary) -> list[Step]:
     steps = []
     looked = ((one, shell.compare(summary, one)) for one in of_services)
     if found := next(((one, line) for one, line in looked if line), None):
-        where = "the worst" if found[0] is of_services[0] else "this"
-        steps.append(Step(f"Show what differs in {where} service (now, without --dumps and --date):", found[1]))
+        text = N_("Show what differs in this service (now, without --dumps and --date):")
+        if found[0] is of_services[0]:
+            text = N_("Show what differs in the worst service (now, without --dumps and --date):")
+        steps.append(Step(phrase(text), found[1]))
     steps += _healing(summary, of_services)
     steps += explained
     if not steps:
-        steps.append(Step("No command line is shown, because a name in it is shortened or has unprintable characters."))
+        text = N_("No command line is shown, because a name in it is shortened or has unprintable characters.")
+        steps.append(Step(phrase(text)))
     return steps
 
 
 def _explained(summary: Summary) -> list[Step]:
     """Return a step for each class found that no heal ends, with the command that lists its findings."""
-    return [Step(text, shell.findings(summary, one)) for one, text in _OF_CLASSES.items() if summary.findings.get(one)]
+    found = ((one, text) for one, text in _OF_CLASSES.items() if summary.findings.get(one))
+    return [Step(phrase(text), shell.findings(summary, one)) for one, text in found]
 
 
 def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list[Step]:
@@ -185,12 +201,13 @@ def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list
     if not to_heal:
         return []
     if not shell.can_heal(summary):
-        return [Step("Rollcall cannot heal members of other software: restart the member that differs.")]
+        return [Step(phrase("Rollcall cannot heal members of other software: restart the member that differs."))]
     healed = list(dict.fromkeys(line for one in to_heal if (line := shell.heal(summary, one))))
     if not healed:
         return []
-    steps = [Step("Show what a heal would do to that service (without --dry-run, it does it):", healed[0])]
+    text = N_("Show what a heal would do to that service (without --dry-run, it does it):")
+    steps = [Step(phrase(text), healed[0])]
     if len(healed) > 1 and (all_of_them := shell.heal_all(summary)):
-        text = "Heal every service with such a finding, all in one gap (with --dry-run, it only shows them):"
-        steps.append(Step(text, all_of_them, is_folded=True))
+        text = N_("Heal every service with such a finding, all in one gap (with --dry-run, it only shows them):")
+        steps.append(Step(phrase(text), all_of_them, is_folded=True))
     return steps

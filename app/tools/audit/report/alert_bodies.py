@@ -8,7 +8,8 @@ from typing import Any
 
 import orjson
 
-from app.languages.phrases import phrase
+from app.languages.catalogues import N_
+from app.languages.phrases import phrase, shown
 from app.languages.stored_texts import recognized
 from app.rows.summary import Summary, Verdict
 
@@ -39,6 +40,9 @@ class AlertSource(StrEnum):
     WATCH = "watch"
 
 
+_SOURCES = {AlertSource.CHECK: N_("check"), AlertSource.WATCH: N_("watch")}
+
+
 @dataclass(frozen=True, slots=True)
 class Alert:
     """The content of an alert: a summary, and the classes that were open at the last alert and no longer are."""
@@ -61,8 +65,10 @@ class Alert:
 
     @property
     def headline(self) -> str:
-        word = "resolved" if self.is_resolved else self.summary.verdict.value
-        return f"{self.cluster}: {word} ({self.source.value})"
+        """The verdict in a few words, for people."""
+        verdict = recognized("resolved" if self.is_resolved else self.summary.verdict.value)
+        values = {"cluster": self.cluster, "verdict": verdict, "source": phrase(_SOURCES[self.source])}
+        return shown(phrase("%(cluster)s: %(verdict)s (%(source)s)", **values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,17 +117,17 @@ def _summary(alert: Alert) -> dict[str, Any]:
 
 
 def _lines(alert: Alert) -> list[str]:
-    """Return the verdict, the examples and the notes, a line each."""
+    """Return the verdict, the examples and the notes, a line each, in the language of the command."""
     summary = alert.summary
-    lines = [summary.line]
+    lines = [recognized(summary.line)]
     if alert.is_resolved and alert.ended:
-        lines.append(f"no longer open: {', '.join(alert.ended)}")
+        lines.append(phrase("no longer open: %(classes)s", classes=", ".join(alert.ended)))
     lasting = [one for one in summary.examples if one.get("lasting")]
     lines += [told(one) for one in lasting[:EXAMPLES_MAX]]
     if (more := sum(summary.findings.values()) - min(len(lasting), EXAMPLES_MAX)) > 0 and lasting:
-        lines.append(f"and {more:,} more")
-    lines += [f"note: {note}" for note in summary.notes[:NOTES_MAX]]
-    return [one_line(line) for line in lines]
+        lines.append(phrase("and %(count)s more", count=f"{more:,}"))
+    lines += [phrase("note: %(text)s", text=recognized(note)) for note in summary.notes[:NOTES_MAX]]
+    return [one_line(shown(line)) for line in lines]
 
 
 def told(finding: Mapping[str, Any]) -> str:

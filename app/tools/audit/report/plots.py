@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from app.languages.catalogues import ENGLISH_TEXTS, N_, Texts
 from app.tools.audit.report.nights import NightPoint
 from app.tools.audit.report.svg import FONT_SIZE, Drawing, number, plain, ticks, width_of
 
@@ -10,7 +11,7 @@ LABEL_CHARS_MAX = 30
 SERIES_MAX = 7
 """The number of classes with a separate colour in the trend; all further classes share one."""
 
-OTHERS = "other classes"
+OTHERS = N_("other classes")
 _WIDTH = 400
 _ROW = 22
 _BAR = 14
@@ -55,9 +56,9 @@ def shorten(text: str, chars_max: int = LABEL_CHARS_MAX) -> str:
     return f"{text[: chars_max - 1 - tail]}…{text[len(text) - tail :]}"
 
 
-def draw_bars(name: str, title: str, rows: Sequence[Bar], unit: tuple[str, str]) -> str:
-    """Return a bar chart as an ``<svg>`` element, the first row on top. ``unit``: the noun counted, one and many."""
-    told = "; ".join(f"{row.name}: {_counted(row, unit)}" for row in rows)
+def draw_bars(name: str, title: str, rows: Sequence[Bar], texts: Texts = ENGLISH_TEXTS) -> str:
+    """Return a bar chart of findings as an ``<svg>`` element, the first row on top."""
+    told = "; ".join(f"{row.name}: {_counted(row, texts)}" for row in rows)
     top = _LEGEND if any(row.late for row in rows) else 0
     drawing = Drawing(name, title, told, _WIDTH, top + len(rows) * _ROW)
     labels = [_fitting(plain(row.label)) for row in rows]
@@ -66,12 +67,12 @@ def draw_bars(name: str, title: str, rows: Sequence[Bar], unit: tuple[str, str])
     room = _WIDTH - left - max(width_of(text) for text in counts) - _GAP
     scale = room / max(1, *(row.count + row.late for row in rows))
     if top:
-        _legend(drawing, [("accent", "lasting"), ("late", "late")], left, _WIDTH)
+        _legend(drawing, [("accent", texts.gettext("lasting")), ("late", texts.gettext("late"))], left, _WIDTH)
     for place, row in enumerate(rows):
         y = top + place * _ROW + (_ROW - _BAR) / 2
         letters = y + _BAR / 2 + FONT_SIZE * 0.35
         lasting, late = row.count * scale, row.late * scale
-        hint = f"{row.name}: {_counted(row, unit)}"
+        hint = f"{row.name}: {_counted(row, texts)}"
         drawing.text(left - _GAP, letters, labels[place], anchor="end", hint=row.name)
         if row.count:
             drawing.rect(left, y, max(1, lasting), _BAR, "accent", hint)
@@ -81,9 +82,11 @@ def draw_bars(name: str, title: str, rows: Sequence[Bar], unit: tuple[str, str])
     return drawing.markup()
 
 
-def _counted(row: Bar, unit: tuple[str, str]) -> str:
-    counted = f"{row.count:,} {unit[row.count != 1]}"
-    return f"{counted} and {row.late:,} late" if row.late else counted
+def _counted(row: Bar, texts: Texts) -> str:
+    counted = texts.ngettext("%(count)s finding", "%(count)s findings", row.count, count=f"{row.count:,}")
+    if not row.late:
+        return counted
+    return texts.gettext("%(findings)s and %(count)s late", findings=counted, count=f"{row.late:,}")
 
 
 def _fitting(label: str) -> str:
@@ -107,18 +110,27 @@ def _legend(drawing: Drawing, entries: Sequence[tuple[str, str]], left: float, r
     return y + _LEGEND
 
 
-def draw_trend(name: str, title: str, nights: Sequence[NightPoint], size: TrendSize = WIDE) -> str:
+def draw_trend(
+    name: str, title: str, nights: Sequence[NightPoint], size: TrendSize = WIDE, texts: Texts = ENGLISH_TEXTS
+) -> str:
     """Return the trend as an ``<svg>`` element: lasting findings by class, one bar a night, above late ones.
 
     ``nights``: oldest first.
     """
     judged = [night for night in nights if night.is_judged]
     most = max(judged, key=lambda night: sum(night.findings.values()), default=None)
-    told = f"{len(nights)} nights from {nights[0].night} to {nights[-1].night}, {len(judged)} of them judged. "
+    values = {"first": nights[0].night, "last": nights[-1].night, "judged": len(judged)}
+    text = N_("%(count)s nights from %(first)s to %(last)s, %(judged)s of them judged.")
+    told = [texts.gettext(text, count=len(nights), **values)]
     if most is not None:
-        told += f"Most lasting findings: {sum(most.findings.values()):,}, in the night {most.night}. "
-        told += f"In the last judged one: {sum(judged[-1].findings.values()):,} lasting, {judged[-1].late:,} late."
-    return _Trend(Drawing(name, title, told, size.width, size.height), nights, size).drawn()
+        count = f"{sum(most.findings.values()):,}"
+        told.append(
+            texts.gettext("Most lasting findings: %(count)s, in the night %(night)s.", count=count, night=most.night)
+        )
+        count, late = f"{sum(judged[-1].findings.values()):,}", f"{judged[-1].late:,}"
+        told.append(texts.gettext("In the last judged one: %(count)s lasting, %(late)s late.", count=count, late=late))
+    drawing = Drawing(name, title, " ".join(told), size.width, size.height)
+    return _Trend(drawing, nights, size, texts).drawn()
 
 
 def series_of(nights: Sequence[NightPoint]) -> list[tuple[str, list[int]]]:
@@ -138,9 +150,9 @@ def series_of(nights: Sequence[NightPoint]) -> list[tuple[str, list[int]]]:
 class _Trend:
     """The trend on its drawing: legend, bars of lasting findings, and below them, if there are any, late ones."""
 
-    def __init__(self, drawing: Drawing, nights: Sequence[NightPoint], size: TrendSize) -> None:
-        self._drawing, self._nights, self._size = drawing, nights, size
-        self._series = series_of(nights)
+    def __init__(self, drawing: Drawing, nights: Sequence[NightPoint], size: TrendSize, texts: Texts) -> None:
+        self._drawing, self._nights, self._size, self._texts = drawing, nights, size, texts
+        self._series = [(texts.gettext(name) if name == OTHERS else name, counts) for name, counts in series_of(nights)]
         self._has_late = any(night.late for night in nights)
         self._upper = ticks(max(sum(night.findings.values()) for night in nights), 4)
         self._lower = ticks(max(night.late for night in nights), 2)
@@ -152,9 +164,9 @@ class _Trend:
     def drawn(self) -> str:
         entries = [(f"series-{place}", shorten(plain(name))) for place, (name, _) in enumerate(self._series)]
         if any(not night.is_judged for night in self._nights):
-            entries.append(("gap", "not judged"))
+            entries.append(("gap", self._texts.gettext("not judged")))
         if self._has_late:
-            entries.append(("late", "late" if self._series else "late findings"))
+            entries.append(("late", self._texts.gettext(N_("late") if self._series else N_("late findings"))))
         top = _legend(self._drawing, entries, self._left, self._size.width) + 8
         bottom = self._size.height - 22
         middle = top + (bottom - top) * 0.72 if self._has_late else bottom
@@ -175,7 +187,8 @@ class _Trend:
         for place, night in enumerate(self._nights):
             if not night.is_judged:
                 x = self._x(place) - self._step / 2
-                self._drawing.rect(x, top, self._step, bottom - top, "gap", f"{night.night}: not judged")
+                hint = f"{night.night}: {self._texts.gettext('not judged')}"
+                self._drawing.rect(x, top, self._step, bottom - top, "gap", hint)
 
     def _axis(self, scale: Sequence[int], top: float, bottom: float) -> None:
         for one in scale:
@@ -205,14 +218,15 @@ class _Trend:
         for place, night in enumerate(self._nights):
             if night.is_judged and night.late:
                 y = bottom - night.late * scale
-                self._drawing.circle(self._x(place), y, 2.5, "late", f"{night.night}: {night.late:,} late")
+                late = self._texts.gettext("%(count)s late", count=f"{night.late:,}")
+                self._drawing.circle(self._x(place), y, 2.5, "late", f"{night.night}: {late}")
 
     def _dates(self, bottom: float) -> None:
         """Draw dates below some nights, counted from the newest, so that the newest has one."""
-        count = len(self._nights)
+        count, pattern = len(self._nights), self._texts.gettext("%d %b")
         step = max(1, -(-count // self._size.dates_max))
         for place in range((count - 1) % step, count, step):
-            words = f"{self._nights[place].night:%d %b}"
+            words = self._nights[place].night.strftime(pattern)
             x, half = self._x(place), width_of(words) / 2
             x = min(x, self._size.width - half)
             self._drawing.text(max(x, half), bottom + 16, words, anchor="middle", colour="muted")

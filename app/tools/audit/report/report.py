@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from app.config.version import __version__
+from app.languages.catalogues import ENGLISH, ENGLISH_TEXTS, N_, Texts
+from app.languages.phrases import phrase, shown
+from app.languages.stored_texts import recognized
+from app.languages.template_texts import with_texts
 from app.rows.summary import GROUPS_LATE_MAX, GROUPS_MAX, Summary, Verdict
+from app.tools.audit.format.manifest import DumpState
 from app.tools.audit.report import shell
 from app.tools.audit.report.advice import steps_for
 from app.tools.audit.report.nights import agreed_run, last_judged, points
@@ -35,15 +41,16 @@ OPEN_GROUPS_MAX = 15
 PAGE_BYTES_MAX = 1_000_000
 
 _VERDICTS = {
-    Verdict.AGREED: ("✓", "Agreed"),
-    Verdict.DIVERGENT: ("✗", "Divergent"),
-    Verdict.UNJUDGED: ("?", "Not judged"),
+    Verdict.AGREED: ("✓", N_("Agreed")),
+    Verdict.DIVERGENT: ("✗", N_("Divergent")),
+    Verdict.UNJUDGED: ("?", N_("Not judged")),
 }
 _DEFAULT_GROUP = "DEFAULT_GROUP@@"
 _END = re.compile(r"(?<=.)(:\d+|\.[^.:]*[A-Za-z][^.:]*)$")
 """A port, or a part of a name but not of an address in numbers."""
 
-_UNIT = ("finding", "findings")
+_STATES = {DumpState.DUMPED.value: N_("dumped"), DumpState.ABSENT.value: N_("absent from the dump")}
+"""The text of each state of a member in a dump, for pages in other languages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,32 +73,33 @@ _EXTENTS = (
 """The extents, of which the first is taken that keeps the page within ``PAGE_BYTES_MAX``."""
 
 
-def render(summary: Summary, earlier: Sequence[Summary]) -> str:
-    """Return the page of a night; ``earlier`` are the nights before it, in any order.
+def render(summary: Summary, earlier: Sequence[Summary], texts: Texts = ENGLISH_TEXTS) -> str:
+    """Return the page of a night in the language of ``texts``; ``earlier`` are the nights before it, in any order.
 
     The page has at most ``PAGE_BYTES_MAX`` bytes of UTF-8: with many findings and long texts, hints are cut, then left
     out, and then fewer groups are shown.
     """
-    values = _values(summary, earlier)
+    values = _values(summary, earlier, texts)
     page = ""
     for extent in _EXTENTS:
-        template = _environment(Shown(extent.hint_chars)).get_template("report.html")
+        template = _environment(Shown(extent.hint_chars, texts)).get_template("report.html")
         page = template.render(values, sections=_sections(summary, extent), late=_late(summary, extent))
         if len(page.encode()) <= PAGE_BYTES_MAX:
             break
     return page
 
 
-def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
+def _values(summary: Summary, earlier: Sequence[Summary], texts: Texts) -> dict[str, Any]:
     """Return the variables of the template without the groups of findings."""
     sign, word = _VERDICTS[summary.verdict]
     sick = sick_members(summary)
     return {
         "night": summary,
         "sign": sign,
-        "word": word,
+        "word": texts.gettext(word),
+        "language": texts.language,
         "version": __version__,
-        "reason": summary.line.removeprefix("could not judge: "),
+        "reason": _in_language(texts, summary.line.removeprefix("could not judge: ")),
         "run": agreed_run(summary, earlier) if summary.verdict is Verdict.AGREED else None,
         "last": last_judged(summary, earlier),
         "corrupted": corrupted_members(summary),
@@ -107,14 +115,14 @@ def _values(summary: Summary, earlier: Sequence[Summary]) -> dict[str, Any]:
         "members_more": max(0, len(summary.members) - MEMBERS_MAX),
         "notes": summary.notes[:NOTES_MAX],
         "notes_more": max(0, len(summary.notes) - NOTES_MAX),
-        "plots": _plots(summary),
-        "trends": _trends(summary, earlier),
+        "plots": _plots(summary, texts),
+        "trends": _trends(summary, earlier, texts),
         "all_findings": shell.all_findings(summary),
         "command_line": command_line,
     }
 
 
-def _environment(shown: Shown) -> Environment:
+def _environment(values: Shown) -> Environment:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).with_name("templates")),
         autoescape=True,
@@ -122,8 +130,22 @@ def _environment(shown: Shown) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"short": shown.short, "count": _count, "address": shown.address, "values": shown.values}
-    return environment
+    environment.filters |= {
+        "short": values.short,
+        "count": _count,
+        "address": values.address,
+        "values": values.values,
+        "shown": partial(_in_language, values.texts),
+    }
+    return with_texts(environment, values.texts)
+
+
+def _in_language(texts: Texts, value: object) -> str:
+    """Return a text of the summary or a phrase in the language of the page; empty for None."""
+    text = value if isinstance(value, str) else "" if value is None else str(value)
+    if texts.language == ENGLISH:
+        return text
+    return texts.gettext(_STATES[text]) if text in _STATES else shown(recognized(text), texts)
 
 
 def _count(value: object) -> str:
@@ -242,45 +264,48 @@ def _instance(finding: Mapping[str, Any]) -> str:
         return ""
     host = f"[{ip}]" if ":" in str(ip) else ip
     address = host if port is None else f"{host}:{port}"
-    return f"{address} in {cluster}" if cluster and cluster != "DEFAULT" else str(address)
+    if not cluster or cluster == "DEFAULT":
+        return str(address)
+    return phrase("%(address)s in %(cluster)s", address=address, cluster=cluster)
 
 
 # --- plots ---------------------------------------------------------------------------------------------------------
 
 
-def _plots(summary: Summary) -> list[tuple[str, Markup]]:
+def _plots(summary: Summary, texts: Texts) -> list[tuple[str, Markup]]:
     """Return the plots of tonight, with their titles, without plots that show no difference."""
     names = _short_addresses(summary)
     two = [one for one in summary.by_pair if one.get("reference") not in (None, one.get("member"))]
-    by_pair = [Bar(_pair(one, names), one.get("findings") or 0, whole=_pair(one, {})) for one in two]
+    by_pair = [Bar(_pair(one, names, texts), one.get("findings") or 0, whole=_pair(one, {}, texts)) for one in two]
     by_service = [
         Bar(_service(one).replace(_DEFAULT_GROUP, ""), one.get("findings") or 0, one.get("late") or 0, _service(one))
         for one in summary.by_service
     ]
+    of_pairs, of_services = N_("Lasting findings by pair of members"), N_("Services with most findings")
     drawn = [
-        ("Pairs of members", _bars("by-pair", "Lasting findings by pair of members", by_pair)),
-        ("Services with most findings", _bars("by-service", "Services with most findings", by_service)),
+        (texts.gettext("Pairs of members"), _bars("by-pair", texts.gettext(of_pairs), by_pair, texts)),
+        (texts.gettext(of_services), _bars("by-service", texts.gettext(of_services), by_service, texts)),
     ]
     return [(title, plot) for title, plot in drawn if plot]
 
 
-def _bars(name: str, title: str, rows: Iterable[Bar]) -> Markup | None:
+def _bars(name: str, title: str, rows: Iterable[Bar], texts: Texts) -> Markup | None:
     """Return the plot of the ``BARS_MAX`` highest bars; None unless two have different lengths."""
     ranked = sorted((row for row in rows if row.count or row.late), key=lambda row: (-row.count, -row.late))[:BARS_MAX]
     if len({(row.count, row.late) for row in ranked}) < 2:
         return None
-    return Markup(draw_bars(name, title, ranked, _UNIT))
+    return Markup(draw_bars(name, title, ranked, texts))
 
 
-def _trends(summary: Summary, earlier: Sequence[Summary]) -> list[tuple[str, Markup]]:
+def _trends(summary: Summary, earlier: Sequence[Summary], texts: Texts) -> list[tuple[str, Markup]]:
     """Return the trend by the class of its figure, for wide and for narrow screens; empty if it would show nothing."""
     nights = points(summary, earlier)
     if len(nights) < 2 or not any(sum(night.findings.values()) or night.late for night in nights):
         return []
-    title = "Findings over the nights"
+    title, few = texts.gettext("Findings over the nights"), nights[-NARROW_NIGHTS_MAX:]
     return [
-        ("wide-screen", Markup(draw_trend("over-nights", title, nights, WIDE))),
-        ("narrow-screen", Markup(draw_trend("over-few-nights", title, nights[-NARROW_NIGHTS_MAX:], NARROW))),
+        ("wide-screen", Markup(draw_trend("over-nights", title, nights, WIDE, texts))),
+        ("narrow-screen", Markup(draw_trend("over-few-nights", title, few, NARROW, texts))),
     ]
 
 
@@ -298,7 +323,7 @@ def _short_addresses(summary: Summary) -> dict[str, str]:
     return short
 
 
-def _pair(pair: Mapping[str, Any], names: Mapping[str, str]) -> str:
+def _pair(pair: Mapping[str, Any], names: Mapping[str, str], texts: Texts) -> str:
     """Return the pair in words, by the names given for its addresses."""
     member, reference = (names.get(str(one), one) for one in (pair.get("member"), pair.get("reference")))
-    return f"{member} against {reference}"
+    return texts.gettext("%(member)s against %(reference)s", member=member, reference=reference)

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.languages.phrases import phrase
 from app.rows.summary import NAME_CHARS_MAX, Summary
 from app.tools.audit.format.findings import FindingClass
 
@@ -124,7 +125,7 @@ def all_findings(summary: Summary) -> list[tuple[str, str]]:
     chosen = shlex.join(["jq", "-c", "select(.lasting)"])
     table = "from app.tools.audit.check.tables import read_table"
     return [
-        ("A table", str(findings(summary))),
+        (phrase("A table"), str(findings(summary))),
         ("jq", f"{lines} | {chosen}"),
         ("DuckDB", f"{lines} | {shlex.join(['duckdb', '-c', sql])}"),
         ("PySpark", f"{table}; read_table(spark, {summary.results!r}, 'findings', [{summary.night!r}]).show()"),

@@ -7,6 +7,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from app.languages.catalogues import ENGLISH_TEXTS, N_, Texts
 from app.tools.audit.report.plots import shorten
 
 VALUE_CHARS_MAX = 60
@@ -24,6 +25,7 @@ class Shown:
     """
 
     hint_chars_max: int
+    texts: Texts = ENGLISH_TEXTS
 
     def short(self, value: object, chars_max: int = VALUE_CHARS_MAX) -> str | Markup:
         """Return the value as text, cut in its middle if it is long; empty for None."""
@@ -46,8 +48,12 @@ class Shown:
             same = next((place for place, (left, right) in pairs if left != right), min(len(found), len(expected)))
             start = max(0, same - VALUE_CHARS_MAX // 3)
         versions = finding.get("found_version"), finding.get("expected_version")
-        told = [("found", found, versions[0]), ("expected", expected, versions[1])]
-        return [(name, self._part(text, start), version) for name, text, version in told if text or version]
+        told = [(N_("found"), found, versions[0]), (N_("expected"), expected, versions[1])]
+        return [
+            (self.texts.gettext(name), self._part(text, start), version)
+            for name, text, version in told
+            if text or version
+        ]
 
     def _part(self, text: str, start: int) -> str | Markup:
         """Return the text from place ``start`` on, cut at its end."""
@@ -63,7 +69,8 @@ class Shown:
             return text
         hint = whole
         if len(whole) > self.hint_chars_max:
-            hint = f"{whole[: self.hint_chars_max]}… ({len(whole):,} characters)"
+            note = self.texts.gettext("(%(count)s characters)", count=f"{len(whole):,}")
+            hint = f"{whole[: self.hint_chars_max]}… {note}"
         return Markup('<span title="{}">{}</span>').format(hint, text)
 
 

@@ -163,3 +163,17 @@ def test_the_open_classes() -> None:
     assert open_classes(DIVERGENT) == ("HEALTH", "MISSING")
     assert open_classes(unjudged("", "no dump")) == ("UNJUDGED",)
     assert open_classes(replace(AGREED, late={"HEALTH": 1}, suppressed={"MISSING": 1})) == ()
+
+
+def test_messages_for_people_are_in_the_language_of_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    english = [body_of(Alert(DIVERGENT), form) for form in (AlertFormat.JSON, AlertFormat.ALERTMANAGER)]
+    monkeypatch.setenv("ROLLCALL_LANGUAGE", "zh-CN")
+    assert [body_of(Alert(DIVERGENT), form) for form in (AlertFormat.JSON, AlertFormat.ALERTMANAGER)] == english
+    text = body_of(Alert(DIVERGENT), AlertFormat.TEXT).content.decode()
+    assert text.startswith("rollcall：不一致（巡检）\n不一致：1 MISSING, 2 HEALTH；日期 2026-11-21\n")
+    assert "10.1.0.1:8080，节点 10.0.0.2:8848：实际为 absent，应为 healthy=true\n" in text
+    assert text.endswith("另有 1 个\n注意：a note\n")
+    assert json_of(Alert(DIVERGENT), AlertFormat.SLACK)["blocks"][0]["text"]["text"] == "rollcall：不一致（巡检）"
+    resolved = body_of(RESOLVED, AlertFormat.TEXT).content.decode()
+    assert resolved.startswith("rollcall：已恢复（巡检）\n")
+    assert "已不再存在：HEALTH, MISSING" in resolved

@@ -13,7 +13,6 @@ from app.tools.audit.report.plots import NARROW, WIDE, Bar, TrendSize, draw_bars
 from app.tools.audit.report.svg import plain, ticks
 
 FIRST = date(2026, 11, 1)
-UNIT = ("finding", "findings")
 
 
 def nights(*findings: dict[str, int] | None, late: int = 0) -> list[NightPoint]:
@@ -49,7 +48,7 @@ def test_axes_have_few_round_numbers(highest: int, count_max: int, wanted: list[
 
 
 def test_bars_are_as_long_as_their_counts_and_stay_inside() -> None:
-    markup = draw_bars("b", "Bars", [Bar("a", 300, 100), Bar("名" * 60, 150), Bar("c" * 60, 0, 40)], UNIT)
+    markup = draw_bars("b", "Bars", [Bar("a", 300, 100), Bar("名" * 60, 150), Bar("c" * 60, 0, 40)])
     bars = [one for one in drawn(markup, "rect") if side(one, "height") == 14]
     assert [round(side(one, "width") / side(bars[0], "width"), 2) for one in bars] == [1, 0.33, 0.5, 0.13]
     assert side(bars[1], "x") == pytest.approx(side(bars[0], "x") + side(bars[0], "width"), abs=0.2)
@@ -63,7 +62,7 @@ def test_bars_are_as_long_as_their_counts_and_stay_inside() -> None:
 
 
 def test_few_are_seen_beside_many() -> None:
-    markup = draw_bars("b", "Bars", [Bar("a", 1_000_000), Bar("b", 1)], UNIT)
+    markup = draw_bars("b", "Bars", [Bar("a", 1_000_000), Bar("b", 1)])
     assert [side(one, "width") >= 1 for one in drawn(markup, "rect")] == [True, True]
 
 

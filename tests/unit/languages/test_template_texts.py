@@ -5,8 +5,8 @@ from gettext import NullTranslations
 import pytest
 from jinja2 import DictLoader, Environment, StrictUndefined
 
-from app.http.console.template_texts import with_texts
 from app.languages.catalogues import ENGLISH_TEXTS, Texts
+from app.languages.template_texts import with_texts
 
 
 class Louder(NullTranslations):
