@@ -25,6 +25,8 @@ SHOT_TRIES = 3
 WIDE, NARROW = {"width": 1_280, "height": 800}, {"width": 390, "height": 780}
 FOUND = ("moderate", "serious", "critical")
 RULES = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}
+COLOUR_RULES = {"runOnly": ["color-contrast", "link-in-text-block"]}
+"""The rules of those that look at colours; all else is the same in the dark."""
 HOSTILE = "<script>window.hit=1</script><img src=x onerror=window.hit=2>\"'>"
 HOSTILE_IP = "<b>ip</b>"
 
@@ -175,11 +177,11 @@ def with_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProc
     members.assert_no_traceback()
 
 
-def findings(page: Any, axe: str) -> list[str]:
+def findings(page: Any, axe: str, rules: dict[str, list[str]] = RULES) -> list[str]:
     """What axe finds on a page, but for what is minor: rule, how serious, the first place."""
     # The policy of the page lets no script in; that of the test comes by the debugger's way.
     page.evaluate(axe)
-    found = page.evaluate("options => axe.run(document, options)", RULES)
+    found = page.evaluate("options => axe.run(document, options)", rules)
     return [
         f"{one['id']} ({one['impact']}): {one['nodes'][0]['html']}"
         for one in found["violations"]

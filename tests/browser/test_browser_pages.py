@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.browser.conftest import Visits, findings
+from tests.browser.conftest import COLOUR_RULES, RULES, Visits, findings
 from tests.support.damage import plant
 from tests.support.processes import ClusterProcesses, Member, eventually
 
@@ -47,8 +47,10 @@ PAGES = {
 HIT = "() => window.hit"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_stands_wide(cluster: ClusterProcesses, visit: Visits, axe: str, scheme: Any) -> None:
+@pytest.mark.parametrize(("scheme", "rules"), [("light", RULES), ("dark", COLOUR_RULES)], ids=["light", "dark"])
+def test_every_page_stands_wide(
+    cluster: ClusterProcesses, visit: Visits, axe: str, scheme: Any, rules: dict[str, list[str]]
+) -> None:
     """Each page: no fault, nothing wider than the window, no barrier by axe, nothing that ran."""
     window = visit(cluster.members[1], color_scheme=scheme)
     for name, path in PAGES.items():
@@ -56,7 +58,7 @@ def test_every_page_stands_wide(cluster: ClusterProcesses, visit: Visits, axe: s
         window.shoot(f"{name}-{scheme}")
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth"), name
         assert page.evaluate(HIT) is None, name
-        assert findings(page, axe) == [], name
+        assert findings(page, axe, rules) == [], name
 
 
 def test_every_page_stands_narrow(cluster: ClusterProcesses, visit: Visits) -> None:

@@ -13,11 +13,12 @@ from tests.support.client import CONTEXT_PATH, Answer
 from tests.support.described import Description
 from tests.support.processes import Member, free_ports
 from tests.support.schema_calls import SchemaCalls
+from tests.support.thorough import usually
 
 # Some thousand calls: a minute of a processor, which on a busy machine is many.
 pytestmark = pytest.mark.timeout(1_200)
 
-EXAMPLES, EXAMPLES_WITH_USERS = 3, 1
+EXAMPLES, EXAMPLES_WITH_USERS = usually(2, 3), 1
 IDENTITY = {
     "nacos.core.auth.server.identity.key": "Cluster-Key",
     "nacos.core.auth.server.identity.value": "the-secret-of-these-members",
