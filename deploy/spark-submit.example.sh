@@ -40,6 +40,7 @@ common=(
     --executor-memory "${AUDIT_EXECUTOR_MEMORY:-1g}" --executor-cores "$cores"
     --conf "spark.executor.extraJavaOptions=$java_options $executor_log"
     --conf spark.ui.enabled=false --conf spark.ui.showConsoleProgress=false
+    --conf spark.python.sql.dataFrameDebugging.enabled=false
 )
 
 case ${SPARK_CLUSTER:-standalone} in

@@ -37,9 +37,9 @@ _FIXED = {
     # A night is a text: otherwise 2026-11-21 would come back as a date, and a folder named 0012 as 12.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.adaptive.enabled": "true",
-    # Spark would be told the line of the program with each column that an expression has.
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
 }
+_NO_LINES = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
+"""Otherwise Spark is told the line of the program with each column of an expression. Set before a session starts."""
 _COMPILED = "-XX:-DontCompileHugeMethods"
 """An option for the main comparison, for which Spark generates a method beyond 8,000 bytes: Java only interprets such
 methods without it."""
@@ -112,6 +112,7 @@ def open_session(
     atexit.register(shutil.rmtree, warehouse, ignore_errors=True)
     settings = {
         **_FIXED,
+        **_NO_LINES,
         "spark.sql.shuffle.partitions": str(shuffle_partitions),
         "spark.sql.warehouse.dir": warehouse,
         "spark.driver.memory": memory,
