@@ -39,7 +39,7 @@ _FIXED = {
     "spark.sql.adaptive.enabled": "true",
 }
 _NO_LINES = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
-"""Otherwise Spark is told the line of the program with each column of an expression. Set before a session starts."""
+"""Otherwise PySpark looks up the line of the program for each column of an expression. Only a start takes it."""
 _COMPILED = "-XX:-DontCompileHugeMethods"
 """An option for the main comparison, for which Spark generates a method beyond 8,000 bytes: Java only interprets such
 methods without it."""
