@@ -56,6 +56,7 @@ def test_a_change_at_any_member_reaches_subscribers_and_readers_of_all(make_clus
             for sdk in (provider, near, far):
                 await sdk.set_up()
             await provider.register(service, "10.0.0.1", weight=1.0, metadata={"zone": "a"})
+            await soon(lambda: weights(cluster, service) == [[1.0]] * 3)
             for sdk in (near, far):
                 await sdk.subscribe(service)
             for entry, weight in zip(cluster.members, (2.0, 3.0, 4.0), strict=True):
@@ -114,6 +115,7 @@ def test_a_change_outlives_registrations_connections_and_a_restart_of_all(make_c
         async with sdk_of(first) as sdk:
             await sdk.set_up()
             await sdk.register(service, "10.0.0.1", weight=1.0)
+            await soon(lambda: weights(cluster, service) == [[1.0]] * 3)
             await change(third, *PARTIAL[V2], service, weight="7")
             await sdk.register(service, "10.0.0.1", weight=2.0)
             await soon(lambda: weights(cluster, service) == [[7.0]] * 3)
@@ -141,6 +143,7 @@ def test_a_change_is_dropped_everywhere_when_its_instance_is_gone(make_cluster: 
         async with sdk_of(first) as sdk:
             await sdk.set_up()
             await sdk.register("gone", "10.0.0.1")
+            await soon(lambda: weights(cluster, "gone") == [[1.0]] * 3)
             await change(second, "PUT", V2, "gone", weight="7")
             await soon(lambda: counts() == [1, 1, 1])
             await asyncio.sleep(2 * EXPIRY_MS / 1_000 + 5.0)

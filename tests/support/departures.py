@@ -17,7 +17,7 @@ def having_more(instances: Instances) -> None:
 
 def having(**changes: Any) -> Callable[[Instances], None]:
     def depart(instances: Instances) -> None:
-        instances[0].update(changes)
+        _change(instances[0], changes)
 
     return depart
 
@@ -27,9 +27,15 @@ def having_of_before(**changes: Any) -> Callable[[Instances], None]:
 
     def depart(instances: Instances) -> None:
         epoch, _, writer = instances[0]["version"].split(".", 2)
-        instances[0].update(version=f"{int(epoch) - 1}.0.{writer}", said=f"{int(epoch) - 1}.0.{writer}", **changes)
+        before = f"{int(epoch) - 1}.0.{writer}"
+        _change(instances[0], {"version": before, "said": before, **changes})
 
     return depart
+
+
+def _change(instance: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Change values; metadata are added: its own keep an instance alive whose beats a busy member misses."""
+    instance.update(changes, metadata=instance["metadata"] | changes.get("metadata", {}))
 
 
 DEPARTURES: list[tuple[str, Callable[[Instances], None]]] = [
