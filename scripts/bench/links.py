@@ -1,11 +1,11 @@
 """Measure how long a change in one cluster takes to become visible in those that are linked with it.
 
-Starts two or four clusters on this machine (``--shape``). Relays between them hold each byte back for half of
-``--round-trip-ms``, so that a link meets the network of two data centres. Registers ``--instances``, spread over the
-clusters, and waits until the others show them. Then one process registers and removes ``--rate`` instances a second,
-in all clusters. Another one registers new instances in the first cluster, one after the other, and polls the members of
-the clusters that follow it every 2 ms until they show it. After each of ``--rounds`` the changes end, and ``rollcall
-compare --link`` counts the differences between both ends of each link.
+Starts two or four clusters on this machine (``--shape``), each in a network namespace of its own. Packets between them
+take half of ``--round-trip-ms``, so that a link meets the network of two data centres. Registers ``--instances``,
+spread over the clusters, and waits until the others show them. Then one process registers and removes ``--rate``
+instances a second, in all clusters. Another one registers new instances in the first cluster, one after the other, and
+polls the members of the clusters that follow it every 2 ms until they show it. After each of ``--rounds`` the changes
+end, and ``rollcall compare --link`` counts the differences between both ends of each link.
 
 Prints one JSON line: the times in ms, from the registering call, until the first and until the last of these members
 showed a change; the bytes and the changes that all links took meanwhile; the CPU time of the members; and the
@@ -14,24 +14,26 @@ links.
 """
 
 import argparse
-import asyncio
 import contextlib
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from multiprocessing.synchronize import Event
 from typing import Any
 
 from scripts.bench.convergence import Member, percentiles_ms, seconds_until, steady_changes
 from scripts.bench.idle import cpu_s
 from scripts.support.arguments import add_port
-from scripts.support.member_processes import COMMAND, CONTEXT_PATH, PORT_STEP, MemberProcess, running_members
+from scripts.support.member_processes import COMMAND, CONTEXT_PATH, PORT_STEP, MemberProcess, MembersAt, running_members
+from tests.chaos.cluster import IDENTITY
+from tests.chaos.network import FOLDER, Network, run_in_own_namespaces, unable
+from tests.chaos.slow_link import SlowLink
 
 LIVES_MS = 86_400_000
 """The beat and delete time-outs of the instances, which nobody beats for."""
@@ -39,7 +41,6 @@ METADATA = json.dumps({"preserved.heart.beat.timeout": LIVES_MS, "preserved.ip.d
 SERVICE_HOSTS = 10
 FILL_CALLS = 8
 SHOWN_TIMEOUT_S = 300.0
-CHUNK_BYTES = 65_536
 CHURN_SERVICES = 100
 CHURN_LIVES = 10
 """Instances that come and go live until the member has taken so many further registrations."""
@@ -54,54 +55,6 @@ SHAPES: dict[str, dict[int, tuple[int, ...]]] = {
     "star": {0: (1, 2, 3), 1: (0,), 2: (0,), 3: (0,)},
 }
 """The clusters that each cluster follows."""
-
-
-class Relay:
-    """Carries TCP connections to ``targets``, and each byte late. Runs on a thread of its own."""
-
-    def __init__(self, targets: Sequence[str], delay_s: float) -> None:
-        self.addresses: list[str] = []
-        """Its own addresses, in the order of the targets."""
-        self._targets, self._delay_s = targets, delay_s
-        self._loop = asyncio.new_event_loop()
-        self._pool = ThreadPoolExecutor(1)
-
-    def __enter__(self) -> "Relay":
-        self._pool.submit(self._loop.run_forever)
-        for target in self._targets:
-            begun = asyncio.start_server(partial(self._serve, target), "127.0.0.1", 0)
-            [listening] = asyncio.run_coroutine_threadsafe(begun, self._loop).result().sockets
-            self.addresses.append(f"127.0.0.1:{listening.getsockname()[1]}")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._pool.shutdown()
-
-    @staticmethod
-    async def _end() -> None:
-        """End all connections."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-
-    async def _serve(self, target: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        host, _, port = target.rpartition(":")
-        try:
-            to_reader, to_writer = await asyncio.open_connection(host, int(port))
-        except OSError:
-            writer.close()
-            return
-        with contextlib.suppress(asyncio.CancelledError):  # the relay ends
-            await asyncio.gather(self._carry(reader, to_writer), self._carry(to_reader, writer))
-
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(CHUNK_BYTES):
-                self._loop.call_later(self._delay_s, writer.write, data)
-        self._loop.call_later(self._delay_s, writer.close)
 
 
 class LinkedClusters:
@@ -253,30 +206,37 @@ def measure(clusters: LinkedClusters, options: argparse.Namespace) -> dict[str, 
 
 
 @contextlib.contextmanager
+def namespaces(count: int, delay_s: float) -> Iterator[list[MembersAt]]:
+    """Yield places whose packets to each other take ``delay_s``."""
+    network = Network(count)
+    slow = SlowLink(network, delay_s, loss=0.0, seed=1)
+    slow.begin()
+    try:
+        yield [MembersAt(place.ip, place.enter()) for place in network.places]
+    finally:
+        slow.end()
+        network.end()
+
+
+@contextlib.contextmanager
 def linked_clusters(options: argparse.Namespace) -> Iterator[LinkedClusters]:
-    """Yield running clusters that follow each other through relays, by the shape."""
+    """Yield running clusters that follow each other, by the shape."""
     follows, count = SHAPES[options.shape], options.members
+    ports = [options.port + PORT_STEP * member for member in range(count)]
     with contextlib.ExitStack() as stack:
-        ports = [options.port + cluster * count * PORT_STEP for cluster in follows]
-        relays = [
-            stack.enter_context(
-                Relay(
-                    [f"127.0.0.1:{port + PORT_STEP * member}" for member in range(count)],
-                    options.round_trip_ms / 2_000,
-                )
-            )
-            for port in ports
-        ]
+        places = stack.enter_context(namespaces(len(follows), options.round_trip_ms / 2_000))
         clusters = []
         for cluster, followed in follows.items():
-            settings = {"rollcall.cluster.id": f"cluster-{cluster}"}
-            settings |= {f"rollcall.link.c{one}.servers": ",".join(relays[one].addresses) for one in followed}
-            clusters.append(stack.enter_context(running_members(count, ports[cluster], settings)))
+            settings = IDENTITY | {"rollcall.cluster.id": f"cluster-{cluster}"}
+            for one in followed:
+                settings[f"rollcall.link.c{one}.servers"] = ",".join(map(places[one].address, ports))
+            members = running_members(count, options.port, settings, at=places[cluster])
+            clusters.append(stack.enter_context(members))
         yield LinkedClusters(clusters, follows)
 
 
 def main() -> int:
-    """Measure; 0 when nothing was lost, and no lists differed."""
+    """Measure, in namespaces of our own; 0 when nothing was lost, and no lists differed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     add_port(parser, 12)
     parser.add_argument("--shape", choices=SHAPES, default="pair", help="the clusters that follow each other (pair)")
@@ -289,6 +249,10 @@ def main() -> int:
     parser.add_argument("--round-trip-ms", type=float, default=40, help="of the network between the clusters")
     parser.add_argument("--timeout-s", type=float, default=15.0, help="seconds after which a change counts as lost")
     options = parser.parse_args()
+    if FOLDER not in os.environ:
+        if reason := unable():
+            raise SystemExit(reason)
+        return run_in_own_namespaces(["-m", "scripts.bench.links", *sys.argv[1:]])
     with linked_clusters(options) as clusters:
         result = measure(clusters, options)
     print(json.dumps(result))

@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 CONTEXT_PATH = "/nacos"
 PORT_STEP = 10
@@ -19,6 +20,19 @@ READY_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 15.0
 LOG_SHOWN = 500
 COMMAND = Path(sys.executable).with_name("rollcall")
+
+
+class MembersAt(NamedTuple):
+    """Where members run. ``enter``: words before their command, which run it in a network where they have ``ip``."""
+
+    ip: str = "127.0.0.1"
+    enter: Sequence[str] = ()
+
+    def address(self, port: int) -> str:
+        return f"{self.ip}:{port}"
+
+
+LOOPBACK = MembersAt()
 
 
 def clean_environ() -> dict[str, str]:
@@ -57,9 +71,10 @@ class MemberProcess:
         members: str = "",
         settings: Mapping[str, str] | None = None,
         command: Path = COMMAND,
+        at: MembersAt = LOOPBACK,
     ) -> None:
         """``command``: the ``rollcall`` to run, by default that of this environment."""
-        self.address = f"127.0.0.1:{port}"
+        self.address = at.address(port)
         self.log = folder / f"{port}.log"
         self.tls = tls_of(settings or {})
         self._environ = {**clean_environ(), "rollcall.announce": "false", **(settings or {})}
@@ -68,7 +83,10 @@ class MemberProcess:
         if command != COMMAND:
             self._environ.pop("PYTHONPATH", None)  # otherwise another release would run our modules
         self.data = folder / f"{port}.data"
-        self._command = [str(command), "serve", "--port", str(port), "--data", str(self.data)]
+        self._command = [*at.enter, str(command), "serve", "--port", str(port), "--data", str(self.data)]
+        if at != LOOPBACK:
+            self._command += ["--host", "0.0.0.0"]
+            self._environ["nacos.server.ip"] = at.ip
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -147,16 +165,21 @@ class MemberProcess:
 
 @contextlib.contextmanager
 def local_members(
-    count: int, port: int, folder: Path, settings: Mapping[str, str] | None = None, command: Path = COMMAND
+    count: int,
+    port: int,
+    folder: Path,
+    settings: Mapping[str, str] | None = None,
+    command: Path = COMMAND,
+    at: MembersAt = LOOPBACK,
 ) -> Iterator[list[MemberProcess]]:
     """Members that know each other, on ``port``, ``port`` + 10 and so on; not started yet, and killed at the end.
 
     One alone is a standalone node.
     """
     ports = [port + PORT_STEP * index for index in range(count)]
-    listed = ",".join(f"127.0.0.1:{each}" for each in ports) if count > 1 else ""
+    listed = ",".join(map(at.address, ports)) if count > 1 else ""
     settings = (settings or {}) if listed else {"nacos.standalone": "true", **(settings or {})}
-    members = [MemberProcess(each, folder, listed, settings, command) for each in ports]
+    members = [MemberProcess(each, folder, listed, settings, command, at) for each in ports]
     try:
         yield members
     finally:
@@ -178,12 +201,16 @@ def start_all(members: Sequence[MemberProcess], timeout_s: float = READY_TIMEOUT
 
 @contextlib.contextmanager
 def running_members(
-    count: int, port: int, settings: Mapping[str, str] | None = None, command: Path = COMMAND
+    count: int,
+    port: int,
+    settings: Mapping[str, str] | None = None,
+    command: Path = COMMAND,
+    at: MembersAt = LOOPBACK,
 ) -> Iterator[list[MemberProcess]]:
     """Serving ``local_members``, with their logs and data in a temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="rollcall-") as folder,
-        local_members(count, port, Path(folder), settings, command) as members,
+        local_members(count, port, Path(folder), settings, command, at) as members,
     ):
         start_all(members)
         yield members
