@@ -12,11 +12,10 @@ import itertools
 import statistics
 import sys
 import time
-from pathlib import Path
 
 import orjson
 
-from scripts.support.arguments import add_port, add_rollcall
+from scripts.support.arguments import add_drill
 from scripts.support.http_clients import Http
 from scripts.support.member_processes import MemberProcess, drill_members, start_all
 
@@ -165,9 +164,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kill-writes", type=int, default=1_000)
     parser.add_argument("--writers", type=int, default=8)
     parser.add_argument("--rate-s", type=float, default=5.0)
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
+    add_drill(parser)
     return parser.parse_args()
 
 

@@ -15,12 +15,11 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from scripts.support.arguments import add_port, add_rollcall
+from scripts.support.arguments import add_drill
 from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.member_processes import MemberProcess, drill_members, start_all
 
@@ -281,9 +280,7 @@ def _options() -> argparse.Namespace:
         "--settle-s", type=float, default=35.0, help="observed after a return: longer than instances live without beats"
     )
     parser.add_argument("--victim", type=int, choices=(1, 2, 3), default=1, help="index of the victim, by port")
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs")
+    add_drill(parser)
     options = parser.parse_args()
     options.scenarios = options.scenarios or ["worker", "member", "pause"]
     if unknown := set(options.scenarios) - {"worker", "member", "pause"}:

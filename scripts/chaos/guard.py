@@ -18,12 +18,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from scripts.support.arguments import add_port, add_rollcall
+from scripts.support.arguments import add_drill
 from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.member_processes import MemberProcess, drill_members, start_all
 
@@ -309,9 +308,7 @@ def _options() -> argparse.Namespace:
         "--settle-s", type=float, default=35.0, help="observed afterwards: longer than instances live without beats"
     )
     parser.add_argument("--removals", type=int, default=10)
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs")
+    add_drill(parser)
     options = parser.parse_args()
     options.scenarios = options.scenarios or names
     if unknown := set(options.scenarios) - set(names):

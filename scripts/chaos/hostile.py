@@ -25,7 +25,7 @@ import orjson
 
 from scripts.chaos.hostile_calls import fetch, send
 from scripts.chaos.hostile_corpus import BOMBS, DATUMS, FORGED, RECORDS_TYPE, SERVICE, Scene, reports, values, versions
-from scripts.support.arguments import add_port, add_rollcall
+from scripts.support.arguments import add_drill
 from scripts.support.beat_load import Figures, figures
 from scripts.support.http_clients import Http
 from scripts.support.load_process import LoadProcess
@@ -292,9 +292,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=15.0, help="seconds of list queries at rest, and beside bombs (15)"
     )
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
+    add_drill(parser)
     return parser.parse_args()
 
 

@@ -28,7 +28,7 @@ import orjson
 from app.links.feed_lines import FollowedPart
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from scripts.chaos.links_watch import HERE, PORT, THERE, LinkedSides, Lists, ListWatch, Subscribers, Timings, at
-from scripts.support.arguments import add_port, add_rollcall
+from scripts.support.arguments import add_drill
 from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.member_processes import PORT_STEP, drill_folder, local_members, start_all
 from scripts.support.real_nacos import NacosServer, nacos_servers
@@ -350,9 +350,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--watch-s", type=float, default=60.0, help="seconds of observation after a kill (60)")
     parser.add_argument("--timeout-s", type=float, default=30.0, help="seconds after which a change counts as lost")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the rows to a file, too")
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
+    add_drill(parser)
     return parser.parse_args()
 
 

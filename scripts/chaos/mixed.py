@@ -20,11 +20,10 @@ import random
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 
 import orjson
 
-from scripts.support.arguments import add_port, add_rollcall
+from scripts.support.arguments import add_drill
 from scripts.support.grpc_clients import GrpcInstance, Outages
 from scripts.support.http_clients import Http, HttpInstances
 from scripts.support.member_processes import MemberProcess, drill_folder
@@ -249,9 +248,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--lasting", type=int, default=200, help="instances that beat all the time (200)")
     parser.add_argument("--grpc", type=int, help="instances over gRPC (50 with release 2)")
     parser.add_argument("--churn", type=float, default=5.0, help="temporary instances registered each second (5)")
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
+    add_drill(parser)
     options = parser.parse_args()
     if options.grpc is None:
         options.grpc = 50 if options.release == "2" else 0

@@ -25,7 +25,7 @@ import orjson
 
 from scripts.chaos.real_clients import INSTALLERS, Caller, callers, installed
 from scripts.chaos.rolling_load import PORT, planned
-from scripts.support.arguments import add_port, add_rollcall, names_of
+from scripts.support.arguments import add_drill, names_of
 from scripts.support.grpc_clients import CALL_TIMEOUT_S, FAULTS, SDK_OFFSET
 from scripts.support.http_clients import Http
 from scripts.support.load_process import LoadProcess
@@ -305,9 +305,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--settle-s", type=float, default=40.0, help="seconds of observation afterwards: longer than copies stay (40)"
     )
-    add_port(parser)
-    add_rollcall(parser)
-    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
+    add_drill(parser)
     return parser.parse_args()
 
 

@@ -48,3 +48,10 @@ def _port_of(count: int) -> Callable[[str], int]:
 def add_rollcall(parser: argparse.ArgumentParser) -> None:
     """Add ``--rollcall PATH``, the command that the members run, to compare another release."""
     parser.add_argument("--rollcall", type=Path, default=COMMAND, help="the command of the members, of any release")
+
+
+def add_drill(parser: argparse.ArgumentParser) -> None:
+    """Add ``--port``, ``--rollcall`` and ``--logs FOLDER``: what every drill says of the members that it starts."""
+    add_port(parser)
+    add_rollcall(parser)
+    parser.add_argument("--logs", type=Path, help="folder for the members' logs and data")
