@@ -32,6 +32,8 @@ _ENV_FIELDS = {name.upper(): name for name in FIELDS}
 Called = Mapping[str, Mapping[str, str]]
 """Fields of links that calls set, as texts, by the names of the links."""
 NOT_CALLED: Called = {}
+Texts = Mapping[str, Mapping[str, tuple[str, str]]]
+"""The text of each field and its source, by link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,9 @@ class LinkSource:
         Raises:
             SettingError: as ``read``, for a link without a call.
         """
-        found = self._found()
+        return self._read_all(self._found(), called)
+
+    def _read_all(self, found: Texts, called: Called) -> LinksRead:
         links, refused = list[LinkSettings](), dict[str, str]()
         by_call_alone = sorted(called.keys() - found.keys())
         refused |= {
@@ -205,15 +209,16 @@ class LinkSource:
         Raises:
             SettingError: there are too many links, or this one is not allowed; or the file has an error.
         """
-        if (count := len(self._found().keys() | called.keys())) > LINKS_MAX:
+        found = self._found()
+        if (count := len(found.keys() | called.keys())) > LINKS_MAX:
             raise SettingError(_too_many(count))
-        read = self.read_with(called)
+        read = self._read_all(found, called)
         if name in read.refused:
             raise SettingError(read.refused[name])
         if all(one.name != name for one in read.links):
             raise not_allowed(f"{PREFIX}{name}.servers=", DEFAULT, FIELDS["servers"].kind.allowed)
 
-    def _found(self) -> dict[str, dict[str, tuple[str, str]]]:
+    def _found(self) -> Texts:
         """Return the texts that are set here, with their sources, by link and field."""
         sources = list(self.given)
         if self.file is not None and self.file.exists():

@@ -43,7 +43,7 @@ NAMESPACE_TEXT_CHARS_MAX = 65_536
 LEVELS_MAX = 16
 """The most levels of objects and lists in a value: a description has four. Deep JSON can be read, but not written."""
 
-_LINK_NAME = re.compile(r"[0-9a-zA-Z-]{1,32}")
+LINK_NAME = re.compile(r"[0-9a-zA-Z-]{1,32}")
 LINK_FIELDS_MAX, LINK_FIELD_CHARS_MAX, LINK_TEXT_CHARS_MAX = 32, 64, 8_192
 LINK_FIELDS_OF_MEMBERS = frozenset({"password", "trusted"})
 """Fields that each member has in its file: a record is sent to all members, and written to dumps."""
@@ -107,7 +107,7 @@ def check_link_record(link: str, value: Mapping[str, Any] | None) -> None:
     Raises:
         InvalidParam: the name is not allowed; or a field is too long, no text, or in ``LINK_FIELDS_OF_MEMBERS``.
     """
-    if not _LINK_NAME.fullmatch(link):
+    if not LINK_NAME.fullmatch(link):
         raise InvalidParam("Parameter 'name' is illegal: the name of a link has up to 32 letters, digits and -")
     if value is None:
         return

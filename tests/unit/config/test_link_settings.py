@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from app.config.link_settings import LinkFilter, LinkSettings, LinkSource, LinksRead
+from app.config.link_fields import OF_MEMBERS
+from app.config.link_settings import NAME, LinkFilter, LinkSettings, LinkSource, LinksRead
 from app.config.settings import read_settings
 from app.config.settings_keys import SettingError
+from app.naming.records import record_values
 
 
 def links(**texts: str) -> tuple[LinkSettings, ...]:
@@ -150,3 +152,9 @@ def test_renamed_namespaces_come_back_under_their_first_name() -> None:
     [one] = links(b__servers="h", b__namespaceMap="prod:prod-b")
     assert [one.here(name) for name in ("prod", "other", "prod-b")] == ["prod-b", "other", None]
     assert [one.there(name) for name in ("prod-b", "other")] == ["prod", "other"]
+
+
+def test_records_have_the_names_of_links_and_the_secrets_that_settings_have() -> None:
+    """The two do not know each other: records are checked as they come, settings as they are read."""
+    assert record_values.LINK_NAME.pattern == NAME.pattern
+    assert set(OF_MEMBERS) == record_values.LINK_FIELDS_OF_MEMBERS

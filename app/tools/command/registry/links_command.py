@@ -62,8 +62,7 @@ def add_to(subparsers: "argparse._SubParsersAction[argparse.ArgumentParser]") ->
 def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if options.action is not None:
         return _change(options, client)
-    answer = client.get(LINKS)
-    members = client.rows(LINKS, answer.get("members") if isinstance(answer, dict) else None)
+    answer, members = _asked(client)
     by_call = _by_call(members)
     told = [
         {**one, "member": text_of(each, "address"), "byCall": by_call.get(str(one.get("name")), {})}
@@ -89,6 +88,12 @@ def _run(options: argparse.Namespace, client: RegistryClient) -> int:
     if silent := answer.get("notAnswered"):
         say(options, gettext("links at %(silent)s are left out: no answer", silent=", ".join(map(str, silent))))
     return ExitCode.NOT_ALL if any(_is_silent(one) for one in told) else ExitCode.DONE
+
+
+def _asked(client: RegistryClient) -> tuple[dict[str, Any], list[Row]]:
+    """Return the answer about all links, and its members."""
+    answer = client.get(LINKS)
+    return answer, client.rows(LINKS, answer.get("members") if isinstance(answer, dict) else None)
 
 
 def _by_call(members: Sequence[Row]) -> dict[str, Mapping[str, str]]:
@@ -135,8 +140,7 @@ def _change(options: argparse.Namespace, client: RegistryClient) -> int:
 
 def _warning(client: RegistryClient, name: str, action: str) -> str:
     """Return the effect of a change that may end a link."""
-    answer = client.get(LINKS)
-    members = client.rows(LINKS, answer.get("members") if isinstance(answer, dict) else None)
+    _, members = _asked(client)
     links = [one for each in members for one in client.rows(LINKS, each["links"]) if one.get("name") == name]
     count = max((one["instances"] for one in links if isinstance(one.get("instances"), int)), default=0)
     if action == SET:
