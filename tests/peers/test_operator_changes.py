@@ -135,11 +135,20 @@ def register_over_http(place: Place, service: str, source: str) -> None:
     assert place.member.call("POST", V2, **values, ephemeral=kind).status == 200
 
 
-def await_leader(place: Place) -> None:
-    """Return when a member takes a change: real Nacos refuses them with 500 until its members elected a leader."""
+def await_leaders(place: Place) -> None:
+    """Return when a member takes changes and persistent instances: real Nacos elects a leader for each of the two.
+
+    Until then it answers 500.
+    """
     service = f"elected-{place.member.address.rpartition(':')[2]}"
+
+    def takes_persistent() -> bool:
+        register_over_http(place, f"{service}-persistent", "persistent")
+        return True
+
     register_over_http(place, service, "http")
     eventually(lambda: make_call(place, ROWS[0], service, "http") == 200, SEEN_TIMEOUT_S)
+    eventually(takes_persistent, SEEN_TIMEOUT_S)
 
 
 def test_an_operators_change_is_seen_as_at_real_nacos(mixed_2: MixedCluster) -> None:
@@ -147,7 +156,7 @@ def test_an_operators_change_is_seen_as_at_real_nacos(mixed_2: MixedCluster) -> 
         Place(one, mixed_2.owned_ip(one, "10.0.0"), mixed_2.clients) for one in (mixed_2.first, mixed_2.ours.client)
     ]
     for place in places:
-        await_leader(place)
+        await_leaders(place)
 
     async def main() -> None:
         real, ours = [await results(place) for place in places]
