@@ -14,3 +14,8 @@ def command_texts() -> Texts:
 def gettext(message: str, **values: object) -> str:
     """Return a text of the command in the language of the user, with its placeholders filled in."""
     return command_texts().gettext(message, **values)
+
+
+def ngettext(singular: str, plural: str, number: int, **values: object) -> str:
+    """Return the form of a text of the command that fits a number, with its placeholders filled in."""
+    return command_texts().ngettext(singular, plural, number, **values)

@@ -133,11 +133,7 @@ class ClusterFacts:
         if sick := [pair for pair in self.pairs if pair.failing]:
             return "bad", cannot_reach(texts, sick[0])
         if self.unapplied or self.differing:
-            return "wait", gettext(
-                "%(changes)s changes under way, %(keys)s keys differed in the last rounds.",
-                changes=self.unapplied,
-                keys=self.differing,
-            )
+            return "wait", self._under_way_words(texts)
         ages = [age for pair in self.pairs if (age := pair.verified_ms) is not None]
         if len(ages) < len(self.pairs):
             return "wait", gettext("Some pairs of members have not compared their data yet.")
@@ -146,6 +142,17 @@ class ClusterFacts:
         text = N_("Each pair compared the versions of all its data in the last %(seconds)s s: none differ.")
         said = gettext(text, seconds=-(-max(ages) // 1_000))
         return "good", " ".join(one for one in (said, self._contents_words(texts), self._out_words(texts)) if one)
+
+    def _under_way_words(self, texts: Texts) -> str:
+        """Return how many changes a member lacks, and how many keys differed, in sentences."""
+        said = []
+        if count := self.unapplied:
+            said.append(
+                texts.ngettext("%(count)s change is under way.", "%(count)s changes are under way.", count, count=count)
+            )
+        if self.differing:
+            said.append(differing_keys(texts, self.differing))
+        return " ".join(said)
 
     def _difference_words(self, texts: Texts) -> str:
         """Return the services that differ, in a sentence."""
@@ -176,6 +183,16 @@ class ClusterFacts:
 
 
 _ABSENCES = {"drained": N_("%(address)s is drained."), "left": N_("%(address)s left in order.")}
+
+
+def differing_keys(texts: Texts, count: int) -> str:
+    """Return the sentence about keys that differed in the last verify rounds."""
+    return texts.ngettext(
+        "%(count)s key differed in the last verify rounds.",
+        "%(count)s keys differed in the last verify rounds.",
+        count,
+        count=count,
+    )
 
 
 def cannot_reach(texts: Texts, pair: Pair) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.http.console.api_caller import ApiRefusal
-from app.http.console.cluster_facts import ClusterFacts, cannot_reach
+from app.http.console.cluster_facts import ClusterFacts, cannot_reach, differing_keys
 from app.http.console.link_pages import link_facts
 from app.http.console.page import ConsolePage
 from app.languages.catalogues import N_
@@ -79,13 +79,7 @@ def problems_of(
             if pair.failing and pair.target not in down
         ]
         if facts.differing:
-            text = page.ngettext(
-                "%(count)s key differed in the last verify rounds.",
-                "%(count)s keys differed in the last verify rounds.",
-                facts.differing,
-                count=facts.differing,
-            )
-            found.append(Problem("wait", text, "/console/members"))
+            found.append(Problem("wait", differing_keys(page.texts, facts.differing), "/console/members"))
     found += _of_links(page)
     found += _of_instances(page, unhealthy)
     found += _of_machine(page) if page.is_admin else []

@@ -228,11 +228,17 @@ def ask_to_remove_service(page: ConsolePage) -> Reply:
     advice = page.gettext("Its description is deleted. It has no instances.")
     if filled:
         count = page.services.naming.instance_count(page.namespace, asked["serviceName"])
-        advice = page.gettext(
-            "Its description is deleted, and its %(count)s instances are deregistered. Instances whose process runs "
-            "register again with their next beat; instances of gRPC clients stay while they are connected.",
+        deleted = page.ngettext(
+            "Its description is deleted, and its instance is deregistered.",
+            "Its description is deleted, and its %(count)s instances are deregistered.",
+            count,
             count=count,
         )
+        stay = page.gettext(
+            "Instances whose process runs register again with their next beat; instances of gRPC clients stay while "
+            "they are connected."
+        )
+        advice = f"{deleted} {stay}"
     short_name = short_name_of(asked["serviceName"])
     return page.show(
         "confirm.html",

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from app.languages.command_texts import command_texts, gettext
+from app.languages.command_texts import command_texts, gettext, ngettext
 from app.rows.summary import Summary
 from app.tools.audit.check.signals import EndSignals
 from app.tools.audit.client.arguments import (
@@ -365,6 +365,13 @@ def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> 
         for removed in results.remove_before(night, options.keep) if options.keep else ():
             say(gettext("removed the results of %(night)s", night=removed))
         if abandoned := results.remove_abandoned():
-            say(gettext("removed %(count)s files of interrupted checks", count=abandoned))
+            say(
+                ngettext(
+                    "removed %(count)s file of interrupted checks",
+                    "removed %(count)s files of interrupted checks",
+                    abandoned,
+                    count=abandoned,
+                )
+            )
     except (BadCommit, OSError) as error:
         say(gettext("note: old results were not removed: %(error)s", error=error))

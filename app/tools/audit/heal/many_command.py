@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from threading import Event
 
-from app.languages.command_texts import gettext
+from app.languages.command_texts import gettext, ngettext
 from app.languages.phrases import phrase, shown
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
@@ -74,7 +74,7 @@ def heal_many(
     if not options.dry_run and differ:
         is_shown = sys.stderr.isatty() if options.progress is None else options.progress
         calls = len(differ) * len(addresses)
-        title = gettext("healing %(count)s services", count=len(differ))
+        title = ngettext("healing %(count)s service", "healing %(count)s services", len(differ), count=len(differ))
         with tqdm(total=calls, desc=title, unit=gettext(" calls"), file=sys.stderr, disable=not is_shown) as bar:
             healing.heal(options.within, bar.update)
     print_lines(_lines(options, outcomes))

@@ -45,6 +45,19 @@ def test_agreement_is_what_the_last_rounds_found(pairs: list[Pair], silent: list
     assert ClusterFacts({}, pairs, silent).agreement(ENGLISH_TEXTS)[0] == kind
 
 
+@pytest.mark.parametrize(
+    ("pairs", "words"),
+    [
+        ([pair(unapplied=1)], "1 change is under way."),
+        ([pair(unapplied=1), pair(unapplied=1)], "2 changes are under way."),
+        ([pair(newerThere=1)], "1 key differed in the last verify rounds."),
+        ([pair(unapplied=2, newerThere=1)], "2 changes are under way. 1 key differed in the last verify rounds."),
+    ],
+)
+def test_what_is_under_way_is_said_in_the_number_that_fits(pairs: list[Pair], words: str) -> None:
+    assert ClusterFacts({}, pairs, []).agreement(ENGLISH_TEXTS) == ("wait", words)
+
+
 def test_of_no_services_no_contents_are_said_to_be_equal() -> None:
     contents = {"parts": 8, "of": 256, "oldestAgeMs": 900}
     for is_empty, words in ((False, "they are equal"), (True, "There are no services whose contents")):

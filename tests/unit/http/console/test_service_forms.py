@@ -69,7 +69,7 @@ def test_a_wrong_description_is_shown_again(browser: Browser, fields: dict[str, 
 
 def test_a_service_with_instances_says_how_many_go(browser: Browser) -> None:
     register(browser)
-    assert "its 1 instances are deregistered" in browser.get("/console/service/remove", **ASKED).text
+    assert "its instance is deregistered" in browser.get("/console/service/remove", **ASKED).text
 
 
 def test_the_checks_of_a_cluster_are_set(browser: Browser) -> None:
