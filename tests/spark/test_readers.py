@@ -10,6 +10,7 @@ pytest.importorskip("pyspark")
 pytest.importorskip("pyarrow")
 
 from app.rows.rows import record_row
+from app.tools.audit.check import evidence_rows
 from app.tools.audit.check.dumps import DUMP_FIELDS, read_dump
 from app.tools.audit.format.manifest import MANIFEST_NAME
 from app.tools.audit.format.part_format import PartFormat
@@ -119,3 +120,23 @@ def test_duckdb_reads_it(dumps: Path) -> None:
         counted = connection.execute(query.replace(DUMPS_OF_PAGE, str(dumps))).fetchall()
     assert [row[0] for row in counted] == sorted([one.replace(":", "_") for one in ADDRESSES] * 2)
     assert sorted(row[2] for row in counted) == [1, 2, 2, 2, 2, 2]
+
+
+class Buckets:
+    """What the path of an object store needs of its file system."""
+
+    protocol = ("s3", "s3a")
+
+    def unstrip_protocol(self, path: str) -> str:
+        return f"s3://{path}"
+
+
+def test_s3_stays_where_the_platform_serves_it(spark: "SparkSession", monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence_rows, "open_root", lambda uri: (Buckets(), uri))
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    assert evidence_rows.spark_path("bucket/dumps", "s3://bucket") == "s3a://bucket/dumps"
+    hadoop.set("fs.s3.impl", "org.apache.hadoop.fs.LocalFileSystem")
+    try:
+        assert evidence_rows.spark_path("bucket/dumps", "s3://bucket") == "s3://bucket/dumps"
+    finally:
+        hadoop.unset("fs.s3.impl")

@@ -5,6 +5,7 @@ from functools import reduce
 from typing import Any
 
 import orjson
+from pyspark import SparkContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -29,7 +30,16 @@ def spark_path(uri_or_path: str, root_uri: str) -> str:
         return f"file://{uri_or_path}"
     text = str(filesystem.unstrip_protocol(uri_or_path))
     scheme, _, rest = text.partition("://")
-    return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}"
+    return f"{_spark_scheme(scheme)}://{rest}"
+
+
+def _spark_scheme(scheme: str) -> str:
+    """Return Spark's scheme of a file system: ``s3`` stays on platforms that serve it, such as EMR."""
+    # Python has no public way to Hadoop's settings.
+    context = SparkContext._active_spark_context  # noqa: SLF001
+    if context is not None and context._jsc.hadoopConfiguration().get(f"fs.{scheme}.impl"):  # noqa: SLF001
+        return scheme
+    return _SPARK_SCHEMES.get(scheme, scheme)
 
 
 def small_frame(spark: SparkSession, rows: list[dict[str, Any]], schema: str) -> DataFrame:
