@@ -19,6 +19,7 @@ from scripts.package.image import DEBIAN
 from tests.support.processes import clean_environ
 
 PROGRAMS = Path(__file__).with_name("programs")
+CHECK = Path(__file__).resolve().parents[2] / "scripts" / "distro_check.py"
 JAVA_SOURCES = ("pom.xml", "src/main/java/JavaClient.java")
 DUBBO_SOURCES = (
     "pom.xml",
@@ -50,6 +51,8 @@ COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.8.1"
 """The loader of `docker compose`, with a command that prints what it reads."""
 GRAFANA = "grafana-foundation-sdk==1769699998!10.1.0"
 """Grafana's own types of a dashboard."""
+PYSPARK_MIN = "4.0.0"
+"""The oldest release of Spark that the nightly check supports."""
 INSTALL_TIMEOUT_S = 600
 """With a cold cache and a slow network; a warm one takes ten seconds, and Go compiles for a minute."""
 TEXT_CHARS_MAX = 400
@@ -284,6 +287,21 @@ def install_grafana() -> Environment:
     return _python_with(GRAFANA, "grafana", "dashboard_fields.py")
 
 
+def install_oldest_pyspark() -> Environment:
+    """The nightly check, by this Python and its packages, with the oldest PySpark in the place of the newest.
+
+    Raises:
+        NotInstallable: pip could not get it.
+    """
+
+    def fill(folder: Path) -> None:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        _run([*pip, "--target", str(folder), f"pyspark=={PYSPARK_MIN}"], folder.parent)
+
+    folder = _cached("pyspark", PYSPARK_MIN, fill)
+    return Environment((sys.executable, str(CHECK)), clean_environ() | {"PYTHONPATH": str(folder)})
+
+
 def install_python_base() -> Path:
     """A Debian with Python, as an archive of its root folder.
 
@@ -389,7 +407,7 @@ def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
     java = (install_dubbo, install_fuzzy, install_maintainer)
     tools = (install_h2spec, install_axe, install_compose, install_grafana, install_helm, install_python_base)
-    others = (*java, install_rust, install_maintainer_python, *tools)
+    others = (*java, install_rust, install_maintainer_python, *tools, install_oldest_pyspark)
     for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()
