@@ -235,6 +235,7 @@ def test_the_nightly_check_asks_all_members_as_the_administrator(shapes: dict[st
     listed = rendered.configuration()["cluster.conf"].split()
     assert environ["ROLLCALL_AUDIT_MEMBERS"] == ",".join(f"https://{one}" for one in listed)
     assert "--ca /etc/rollcall-tls/ca.crt" in str(environ["ROLLCALL_AUDIT_DUMP_OPTIONS"])
+    assert environ["ROLLCALL_LANGUAGE"] == "zh-CN"
     secrets = {one["valueFrom"]["secretKeyRef"]["name"] for one in container["env"] if "valueFrom" in one}
     assert secrets == {"rollcall-administrator"}
     assert (job["backoffLimit"], pod["restartPolicy"]) == (0, "Never"), "an exit code is a verdict"
