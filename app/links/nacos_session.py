@@ -3,7 +3,7 @@
 Used by the thread of the link.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -151,12 +151,12 @@ class NacosSession:
     def _list(self) -> None:
         """Ask for the names of services; watch new ones, and leave those that are gone."""
         self._list_ms = self._now_ms() + LIST_MS
-        part, chosen = self._follower.part, self._settings.chosen
-        held = self._follower.held()
+        part, chosen, watched = self._follower.part, self._settings.chosen, self._watched
         if part is None:
             return
-        spaces = {DEFAULT_NAMESPACE, *chosen.exact_namespaces, *(one[0] for one in held)}
-        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(group_of(one[1]) for one in held)}
+        known = {*self._follower.held(), *watched}
+        spaces = {DEFAULT_NAMESPACE, *chosen.exact_namespaces, *(one[0] for one in known)}
+        groups = {DEFAULT_GROUP, *chosen.exact_groups, *(group_of(one[1]) for one in known)}
         if chosen.has_patterns and self._now_ms() >= self._spaces_ms:
             self._spaces, self._spaces_ms = self._side.namespaces(), self._now_ms() + LIST_MS
         spaces.update(self._spaces)
@@ -169,15 +169,15 @@ class NacosSession:
             if found is None:  # the server still tells them
                 self._list_ms = self._now_ms()
                 return
-            names.update((namespace, one) for one in found if part.takes(namespace, one))
+            named = ((namespace, one) for one in found)
+            names.update(one for one in named if one in watched or part.takes(*one))
         if len(names) > NAMES_MAX:
             raise LinkError(f"{self._side.server} has {len(names)} services for this link, more than {NAMES_MAX}")
         self._is_listed = True
-        for name in names:
-            if name not in self._watched:
-                self._asks[name] = None
-        for name in self._watched.keys() - names:
+        self._asks.update(dict.fromkeys(names - watched.keys()))
+        for name in watched.keys() - names:
             self._unlisted(name)
+        self._leave_unneeded(list(watched))
 
     def _names(self, namespace: str, groups: Collection[str]) -> set[str] | None:
         """Return the names of a namespace's services. If the user of the link may not list them, those that are known.
@@ -207,6 +207,17 @@ class NacosSession:
                 return
             self._outgoing.left(name)
         self._leave(name)
+
+    def _leave_unneeded(self, names: Iterable[ServiceName]) -> None:
+        """Watch no longer what this member neither brings here nor registers there."""
+        for name in names:
+            if name not in self._watched or self._follows(name):
+                continue
+            if self._outgoing is not None:
+                if self._outgoing.has_local(name):
+                    continue
+                self._outgoing.left(name)
+            self._leave(name)
 
     def _leave(self, name: ServiceName) -> None:
         self._instances -= self._watched.pop(name).instances
@@ -295,7 +306,4 @@ class NacosSession:
                 continue
             outgoing.registered(change.name, change.rows)
             self._changes += 1
-        for name in names:
-            if name in self._watched and not self._follows(name) and not outgoing.has_local(name):
-                outgoing.left(name)
-                self._leave(name)
+        self._leave_unneeded(names)

@@ -1,10 +1,11 @@
 """Link three members with a real Nacos in both directions; time changes, kill members of both sides, remove the link.
 
 SDKs of the release of the Nacos subscribe at each member of both sides, and register at the Nacos. First, the drill
-registers and removes instances at each side, and takes the time until the subscribers of the other side know. Then it
-kills a Rollcall member, and one of three servers of the Nacos, while it reads lists of each member every 50 ms. At the
-end it removes the link from the settings. Prints a table; exit code 1 when a change did not arrive, an instance was
-missing from a list, or something was left at the Nacos.
+registers and removes instances at each side, and takes the time until the subscribers of the other side know. While no
+client changes anything, the links may not change anything either. Then it kills a Rollcall member, and one of three
+servers of the Nacos, while it reads lists of each member every 50 ms. At the end it removes the link from the settings.
+Prints a table; exit code 1 when a change did not arrive, an instance was missing from a list, a link changed something
+by itself, or something was left at the Nacos.
 
     python -m scripts.chaos.links_nacos                                # three real Nacos 3.0.3
     python -m scripts.chaos.links_nacos --release 1.4 --members 1
@@ -51,6 +52,7 @@ SETTLED_TIMEOUT_S = READY_TIMEOUT_S = 180.0
 POLL_S = 0.1
 GAP_S = 0.1
 AFTER_S = 5.0
+QUIET_S = 10.0
 EXPIRED_S = 210.0
 """From the kill of a server until the others have removed what its clients published: Nacos 2.x and 3.x keep that for
 three minutes, and look for it every few seconds. Until then it hides a loss and outlives a deregistration."""
@@ -92,6 +94,7 @@ class Drill:
         self._provider, self._subscribers = provider, subscribers
         await self._begin()
         await self._time_changes()
+        await self._change_nothing()
         await self._kill_ours()
         if len(self._sides.real) > 1:
             await self._kill_real()
@@ -134,7 +137,7 @@ class Drill:
 
     async def _is_whole(self) -> bool:
         """Return whether all members list all steady instances, and all links have registered what they carry."""
-        for service, ip in (steady(HERE) | steady(THERE)).items():
+        for service, ip in (steady(HERE) | steady(THERE) | {BOTH: BOTH_IP}).items():
             if not await self._lists.shows(service, {at(ip)}, self._sides.all):
                 return False
         links = await self._links()
@@ -187,6 +190,16 @@ class Drill:
                     await asyncio.sleep(GAP_S)
                 await timings.settle(what, kind, begun)
         self.rows += timings.rows()
+
+    async def _change_nothing(self) -> None:
+        """Judge whether links change anything when no client does."""
+        await self._until(self._is_whole, "all is shown after the changes")
+        before = await self._changes()
+        await asyncio.sleep(QUIET_S)
+        self._judge(f"changes of links in {QUIET_S:.0f} s without a change", await self._changes() - before, 0)
+
+    async def _changes(self) -> int:
+        return sum(one["changes"] for one in await self._links())
 
     # --- faults -----------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.links.feed_lines import SETTLED_MS
+from app.links.feed_lines import SETTLED_MS, FollowedPart
 from app.links.follower import LinkFollower
 from app.links.link_calls import LinkError, LinkRefused
 from app.links.nacos_out import RETRY_MS, LocalRegistrations
@@ -318,6 +318,23 @@ def test_an_address_that_both_sides_registered_is_left_to_each(linked: Linked) -
     linked.steps()
     linked.steps()
     assert {ip for ip, _, _ in linked.nacos.registered[THERE]} == {"10.0.0.1", "10.0.0.9"}
+
+
+def test_what_the_nacos_has_itself_is_left_to_it_by_the_member_that_only_carries() -> None:
+    """Of two members, the one that does not bring a service here registers it all the same."""
+    one = Linked()
+    brings = next(number for number in range(2) if FollowedPart(number, 2).has(NAME))
+    one.nacos.lists[THERE] = [host("10.0.0.1")]
+    one.session.follow((1 - brings, 2))
+    one.here.put(NAME, "10.0.0.1", "10.0.0.9")
+    made = list[set[str]]()
+    for _ in range(5):
+        one.steps(LIST_MS)
+        made.append({ip for ip, _, _ in one.nacos.registered.pop(THERE, {})})
+    assert made == [{"10.0.0.9"}, *[set()] * 4], "nothing is registered again"
+    del one.nacos.lists[THERE]
+    one.steps(LIST_MS)
+    assert {ip for ip, _, _ in one.nacos.registered[THERE]} == {"10.0.0.1", "10.0.0.9"}, "it is in no list any more"
 
 
 @pytest.mark.parametrize("direction", ["in", "out"])
