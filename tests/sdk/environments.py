@@ -30,6 +30,7 @@ DUBBO_SOURCES = (
 FUZZY_SOURCES = ("pom.xml", "src/main/java/FuzzyClient.java")
 MAINTAINER_SOURCES = ("pom.xml", "src/main/java/MaintainerClient.java")
 SPRING_SOURCES = ("pom.xml", "src/main/java/SpringClient.java")
+TRINO_SOURCES = ("pom.xml", "TrinoServer.java")
 GO_SOURCES = ("go.mod", "go.sum", "lines/lines.go", "http/main.go", "grpc/main.go")
 PYTHON_SDK = "nacos-sdk-python==0.1.17"
 JAVA_SDK, JAVA_2_SDK, JAVA_3_SDK = "1.4.8", "2.5.1", "3.1.1"
@@ -49,6 +50,8 @@ H2SPEC = "github.com/summerwind/h2spec/cmd/h2spec@v2.2.1+incompatible"
 HELM = "helm.sh/helm/v3/cmd/helm@v3.18.6"
 COMPOSE = "github.com/compose-spec/compose-go/v2/cmd@v2.8.1"
 """The loader of `docker compose`, with a command that prints what it reads."""
+TRINO = "435"
+"""The last release for Java 17. Its connector comes as a plugin, as it does with a server."""
 GRAFANA = "grafana-foundation-sdk==1769699998!10.1.0"
 """Grafana's own types of a dashboard."""
 PYSPARK_MIN = "4.0.0"
@@ -300,6 +303,33 @@ def install_oldest_pyspark() -> Environment:
 
     folder = _cached("pyspark", PYSPARK_MIN, fill)
     return Environment((sys.executable, str(CHECK)), clean_environ() | {"PYTHONPATH": str(folder)})
+
+
+def install_trino() -> Environment:
+    """Trino's engine and its connector for Hive, in a program that runs statements; some 300 MB, so not for every run.
+
+    Raises:
+        NotInstallable: a tool is missing, or mvn could not get it.
+    """
+    java, maven, unzip = shutil.which("java"), shutil.which("mvn"), shutil.which("unzip")
+    if java is None or maven is None or unzip is None:
+        raise NotInstallable("java, mvn or unzip is not in the path")
+
+    def fill(folder: Path) -> None:
+        _copy(PROGRAMS / "trino", TRINO_SOURCES, folder)
+        mvn = [maven, "--batch-mode", "--quiet", f"-Dlibrary.version={TRINO}"]
+        _run([*mvn, "dependency:copy-dependencies"], folder)
+        plugin = f"-Dartifact=io.trino:trino-hive:{TRINO}:zip"
+        _run([*mvn, "dependency:copy", plugin, f"-DoutputDirectory={folder}"], folder)
+        _run([unzip, "-q", f"trino-hive-{TRINO}.zip"], folder)
+        (folder / f"trino-hive-{TRINO}.zip").unlink()
+        jars = f"target/dependency/*:trino-hive-{TRINO}/*"
+        _run(["javac", "-d", "target/classes", "-cp", jars, "TrinoServer.java"], folder)
+
+    folder = _cached("trino", TRINO + _texts(PROGRAMS / "trino", TRINO_SOURCES), fill)
+    jars = [folder / "target/classes", folder / "target/dependency/*", folder / f"trino-hive-{TRINO}/*"]
+    options = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+    return Environment((java, *options, "-cp", ":".join(map(str, jars)), "TrinoServer"))
 
 
 def install_python_base() -> Path:

@@ -1,6 +1,5 @@
 """Faults over the nights: when each opened and closed, and the time to heal as the documentation asks for it."""
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +12,7 @@ from app.tools.audit.check.tables import read_table
 from app.tools.audit.format.findings import FindingClass
 from tests.spark.conftest import Checking, findings, judged
 from tests.support.dumps import ADDRESSES, SERVICE, Rows, instance, service, write_dump
-from tests.support.snippets import ROOT, snippets_of
+from tests.support.snippets import ROOT, snippets_of, statements_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -156,7 +155,7 @@ def test_pandas_reads_the_tables_as_the_page_says(four_nights: Path) -> None:
     pytest.importorskip("pandas")
     assert 'For pandas: `duckdb.sql("FROM findings").df()`.' in PAGE.read_text()
     with duckdb.connect() as connection:
-        for statement in documented("read_parquet"):
+        for statement in statements_of(PAGE, "read_parquet"):
             connection.execute(statement.replace(RESULTS_OF_PAGE, str(four_nights / "out")))
         frame = connection.sql("FROM findings").df()
     assert set(frame["night"]) == set(NIGHTS)
@@ -199,25 +198,19 @@ def test_the_time_to_heal_is_a_query(spark: "SparkSession", tmp_path: Path, chec
     assert of_spark(spark, tmp_path) == expected
 
 
-def documented(of: str) -> list[str]:
-    """The statements of the one block of SQL in the documentation in which this text is."""
-    (found,) = [one.text for one in snippets_of(PAGE) if one.language == "sql" and of in one.text]
-    return [statement for statement in re.split(r";\n", found) if statement.strip()]
-
-
 def of_spark(spark: "SparkSession", folder: Path) -> Healed:
     read_table(spark, str(folder / "out"), "faults").createOrReplaceTempView("faults")
-    (query,) = documented("-- Spark SQL")
+    (query,) = statements_of(PAGE, "-- Spark SQL")
     return healed(tuple(row) for row in spark.sql(query).collect())
 
 
 def of_duckdb(folder: Path) -> Healed:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
-        for statement in documented("read_parquet"):
+        for statement in statements_of(PAGE, "read_parquet"):
             here = statement.replace(RESULTS_OF_PAGE, str(folder / "out"))
             connection.execute(here.replace("findings", "faults"))
-        (query,) = documented("-- DuckDB")
+        (query,) = statements_of(PAGE, "-- DuckDB")
         return healed(connection.execute(query).fetchall())
 
 

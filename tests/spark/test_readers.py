@@ -16,7 +16,7 @@ from app.tools.audit.format.manifest import MANIFEST_NAME
 from app.tools.audit.format.part_format import PartFormat
 from tests.spark.conftest import NIGHT
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
-from tests.support.snippets import ROOT, snippets_of
+from tests.support.snippets import ROOT, snippets_of, statements_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,7 +115,7 @@ def test_pandas_reads_it(dumps: Path) -> None:
 
 def test_duckdb_reads_it(dumps: Path) -> None:
     duckdb = pytest.importorskip("duckdb")
-    (query,) = [one.text for one in snippets_of(PAGE) if one.language == "sql"]
+    (query,) = statements_of(PAGE, "read_parquet")
     with duckdb.connect() as connection:
         counted = connection.execute(query.replace(DUMPS_OF_PAGE, str(dumps))).fetchall()
     assert [row[0] for row in counted] == sorted([one.replace(":", "_") for one in ADDRESSES] * 2)

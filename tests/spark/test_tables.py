@@ -22,6 +22,7 @@ from app.tools.audit.check.night_check import NightCheck
 from app.tools.audit.check.results import Results
 from app.tools.audit.check.table_files import Output
 from app.tools.audit.check.tables import read_table
+from app.tools.audit.format import table_manifests
 from app.tools.audit.format.commits import STORED, TABLE_FIELDS, BadCommit, began, committed, nights_by_file
 from tests.spark.conftest import Checking, judged
 from tests.support.dumps import ADDRESSES, instance, service, write_dump
@@ -55,7 +56,7 @@ def killed_after(step: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
         return run
 
     with monkeypatch.context() as patch, suppress(Killed):
-        for module in (results, compaction):
+        for module in (results, compaction, table_manifests):
             patch.setattr(module, "write_whole", ending(module.write_whole))
         patch.setattr(Output, "write", ending(Output.write))
         patch.setattr(LocalFileSystem, "rm_file", ending(LocalFileSystem.rm_file))
@@ -120,6 +121,27 @@ def unnamed(folder: Path) -> list[str]:
     named = {file.path for table in STORED for file in nights_by_file(commits, table)}
     files = (path for table in STORED for path in (out / table).rglob("*") if path.is_file() and path.suffix != ".crc")
     return sorted(found for path in files if (found := str(path.relative_to(out))) not in named)
+
+
+def in_manifests(folder: Path) -> dict[tuple[str, str], set[str]]:
+    """The files that the manifests name, all of which exist. Shape: by table and night."""
+    out, found = folder / "out", {}
+    for manifest in out.glob("manifests/*/commit_night=*/manifest"):
+        files = {line.removeprefix("file://") for line in manifest.read_text().splitlines()}
+        assert all(Path(file).is_file() for file in files), manifest
+        found[manifest.parts[-3], manifest.parts[-2].partition("=")[2]] = files
+    return found
+
+
+def in_commits(folder: Path) -> dict[tuple[str, str], set[str]]:
+    """The files with rows that the commits name, as ``in_manifests`` has them."""
+    commits = committed(LocalFileSystem(), str(folder / "out"))
+    return {
+        (name, night): {str(folder / "out" / file.path) for file in table.files if table.rows}
+        for night, tables in commits.items()
+        for name, table in tables.items()
+        if name in TABLE_FIELDS
+    }
 
 
 def later() -> datetime:
@@ -193,15 +215,40 @@ def test_a_check_that_ends_at_any_step_leaves_the_night_before_or_after(
         with killed_after(step, monkeypatch) as has_ended:
             again.publish(summary, "")
         seen.append(read.weights())
+        assert in_manifests(tmp_path)
         assert len(committed(LocalFileSystem(), str(tmp_path / "out"))[NIGHTS[0]]["findings"].files) == 1
         Results(str(tmp_path / "out"), now=later()).remove_abandoned()
         assert unnamed(tmp_path) == []
         assert read.weights() == seen[-1]
+        assert in_manifests(tmp_path)
         if not has_ended():
             break
     before, after = ["2.0"], ["3.0", "4.0"]
     assert seen == [before] + [after] * (len(seen) - 1), "the report comes first, then the commit, then removals"
     assert len(seen) > 4
+
+
+@pytest.mark.usefixtures("three_nights")
+def test_manifests_that_cannot_be_written_cost_no_night(
+    spark: "SparkSession", tmp_path: Path, check: Checking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until they are written, they name the files of the earlier check, which stay; a later check writes them."""
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    earlier = in_manifests(tmp_path)["findings", NIGHTS[0]]
+    dump(tmp_path, NIGHTS[0], 3.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(table_manifests, "write_whole", full)
+        code, text = check(night=NIGHTS[0])
+    assert (code, "note: manifests were not written, or old results not removed: [Errno 28]" in text) == (1, True)
+    assert weights(spark, tmp_path, NIGHTS[0]) == ["3.0"]
+    assert in_manifests(tmp_path)["findings", NIGHTS[0]] == earlier
+    shutil.rmtree(tmp_path / "out" / "manifests" / "faults")  # as an earlier release left it
+    Results(str(tmp_path / "out"), now=later()).remove_abandoned()
+    assert in_manifests(tmp_path) == in_commits(tmp_path)
+    assert unnamed(tmp_path) == []
 
 
 @pytest.mark.usefixtures("three_nights")
@@ -286,6 +333,7 @@ class TestCompaction:
         dump(tmp_path, NIGHTS[0], 7.0)
         judged(spark, tmp_path, NIGHTS[0])
         assert weights(spark, tmp_path, NIGHTS[0]) == ["7.0"]
+        assert in_manifests(tmp_path) == in_commits(tmp_path)
         assert rows(spark, tmp_path)[1:] == before["findings"][1:]
         assert compact(spark, out, "2026-11-01") == ["2026-10"]
         assert weights(spark, tmp_path, NIGHTS[0]) == ["7.0"]
@@ -293,6 +341,7 @@ class TestCompaction:
 
         # Nights are removed one by one, and the file with the last of them.
         assert out.remove_before("2026-10-06", 1) == [NIGHTS[0]]
+        assert in_manifests(tmp_path) == in_commits(tmp_path)
         assert rows(spark, tmp_path) == before["findings"][1:]
         assert out.remove_before("2026-11-01", 1) == [NIGHTS[1]]
         assert not list((tmp_path / "out").rglob("*2026-10*"))
@@ -311,11 +360,14 @@ class TestCompaction:
             with killed_after(step, monkeypatch) as has_ended:
                 compact(spark, Results(str(tmp_path / "out")), "2026-11-01")
             assert read.everything() == before, f"after step {step}"
+            assert in_manifests(tmp_path)
             Results(str(tmp_path / "out"), now=later()).remove_abandoned()
             assert unnamed(tmp_path) == []
             assert read.everything() == before, f"after step {step} and the removal of what was left"
+            assert in_manifests(tmp_path)
             if not has_ended():
                 break
+        assert in_manifests(tmp_path) == in_commits(tmp_path)
         assert step > 8, "three tables are written, two nights committed, and their files removed"
 
     @pytest.mark.usefixtures("three_nights")

@@ -71,6 +71,12 @@ def snippets_of(page: Path) -> Iterator[Snippet]:
         number = end + 1
 
 
+def statements_of(page: Path, of: str) -> list[str]:
+    """The statements of the one block of SQL on the page in which this text is."""
+    (found,) = [one.text for one in snippets_of(page) if one.language == "sql" and of in one.text]
+    return [statement.removesuffix(";") for statement in re.split(r"(?<=;)\n", found) if statement.strip()]
+
+
 def outside_fences(page: Path) -> Iterator[tuple[int, str]]:
     """The lines of a page that are in no block, by number."""
     inside = False

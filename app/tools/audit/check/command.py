@@ -357,11 +357,15 @@ def _publish(options: argparse.Namespace, results: "Results", summary: Summary) 
 
 
 def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> None:
-    """Remove old nights and the files of interrupted checks; a failure here does not unpublish the night."""
+    """Write missing manifests, then remove old nights and the files of interrupted checks.
+
+    A failure here does not unpublish the night.
+    """
     from app.tools.audit.check.conclude import say
     from app.tools.audit.format.commits import BadCommit
 
     try:
+        results.write_manifests()
         for removed in results.remove_before(night, options.keep) if options.keep else ():
             say(gettext("removed the results of %(night)s", night=removed))
         if abandoned := results.remove_abandoned():
@@ -374,4 +378,4 @@ def _remove_old(options: argparse.Namespace, results: "Results", night: str) -> 
                 )
             )
     except (BadCommit, OSError) as error:
-        say(gettext("note: old results were not removed: %(error)s", error=error))
+        say(gettext("note: manifests were not written, or old results not removed: %(error)s", error=error))

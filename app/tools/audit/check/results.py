@@ -34,6 +34,7 @@ from app.tools.audit.format.commits import (
     with_tables,
 )
 from app.tools.audit.format.file_systems import write_whole
+from app.tools.audit.format.table_manifests import manifest_folders, write_manifests
 
 ABANDONED_AFTER = timedelta(hours=12)
 """The age at which a run is over; younger files that no night names may belong to a check that is still running."""
@@ -90,7 +91,7 @@ class Results(NightReports):
     def publish(self, summary: Summary, report: str) -> str:
         """Put tonight's report in place and commit its summary and tables; return the path of the report.
 
-        Files of the commit before are removed after it.
+        The night's manifests follow, and then the removal of the files of the commit before.
 
         Raises:
             OSError: a file cannot be written.
@@ -107,9 +108,21 @@ class Results(NightReports):
         )
         if tables:
             self._night = None
-        with contextlib.suppress(BadCommit, OSError):  # the night is committed; what stays is removed as abandoned
+        with contextlib.suppress(BadCommit, OSError):  # the night is committed; a later check does the rest
+            write_manifests(self.filesystem, self.root, {summary.night: tables})
             self.remove_unnamed(before)
         return f"{folder}/report.html"
+
+    def write_manifests(self) -> dict[str, Committed]:
+        """Write the manifests that are missing, or name other files than the commits; return the commits of all nights.
+
+        Raises:
+            BadCommit: a night's summary cannot be used.
+            OSError: a file cannot be read or written.
+        """
+        commits = committed(self.filesystem, self.root)
+        write_manifests(self.filesystem, self.root, commits)
+        return commits
 
     def open_faults(self, spark: SparkSession, night: str) -> DataFrame | None:
         """Return the faults that were open after the last judged night before ``night``; None when there are none.
@@ -169,8 +182,8 @@ class Results(NightReports):
         removed = [one for one in self.nights() if one < oldest]
         files = self._named_by(removed)
         for one in removed:
-            for table in (REPORTS, *STORED):
-                path = f"{self.root}/{table}/night={one}"
+            folders = [f"{self.root}/{table}/night={one}" for table in (REPORTS, *STORED)]
+            for path in (*manifest_folders(self.root, one), *folders):
                 if self.filesystem.exists(path):
                     self.filesystem.rm(path, recursive=True)
         self.remove_unnamed(files)
@@ -189,11 +202,11 @@ class Results(NightReports):
         return self.remove_unnamed(path.removeprefix(f"{self.root}/") for path in old) if old else 0
 
     def remove_unnamed(self, files: Iterable[str]) -> int:
-        """Remove the files, given below the root, that no night names; return how many."""
+        """Remove the files, given below the root, that no night names; return how many. No manifest names one then."""
         given = set(files)
         if not given:
             return 0
-        commits = committed(self.filesystem, self.root)
+        commits = self.write_manifests()
         named = {file.path for table in STORED for file in nights_by_file(commits, table)}
         named |= {_checksum_of(path) for path in named}
         return self.remove(f"{self.root}/{path}" for path in given - named)
