@@ -95,6 +95,10 @@ class Summary:
     dumps: str = ""
     """The location of the dumps; ``results`` is that of all findings. Both are paths, or URIs without credentials."""
     results: str = ""
+    judged_with: dict[str, list[str]] = field(default_factory=dict)
+    """The options of the check on which its verdict depends, for a command that checks again. Shape: the name of the
+    option (linked, suppressions, ignore) to its values.
+    """
     earlier: dict[str, Any] | None = None
     """The verdict of an earlier check of a night whose last check has no verdict; the tables of the night are of that
     check.

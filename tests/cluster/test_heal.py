@@ -106,7 +106,7 @@ def test_settings_of_a_service_are_healed(cluster: ClusterProcesses) -> None:
         return one.client.call("PUT", "/v1/ns/service", serviceName=name, protectThreshold="0.5")
 
     key = service_meta_key("public", f"DEFAULT_GROUP@@{name}")
-    plant_record(cluster.members, name, key, target, lambda value: {**value, "protectThreshold": 0.9}, update)
+    plant_record(cluster.members, key, target, lambda value: {**value, "protectThreshold": 0.9}, update)
     code, lines, said = healed(cluster, name)
     assert (code, said) == (0, ""), lines
     assert departures(lines) == [("SETTINGS", "protect_threshold", target.address)]
@@ -130,7 +130,7 @@ def test_durable_instances_are_healed(cluster: ClusterProcesses, is_removed: boo
             return one.client.deregister(name, TWO, ephemeral="false")
         return one.client.register(name, TWO, ephemeral="false", weight="3")
 
-    plant_record(cluster.members, name, key, target, lambda value: value if is_removed else None, write)
+    plant_record(cluster.members, key, target, lambda value: value if is_removed else None, write)
     code, lines, said = healed(cluster, name)
     assert (code, said) == (0, ""), lines
     # Of a removal nothing is told: it looks as if the owner and others had lost the instance.

@@ -109,16 +109,23 @@ def _planted(
     return version
 
 
+def writer_of(members: Sequence[Member], key: str) -> Member:
+    """The member that gave a durable record its version: its owner, as long as no member comes or goes."""
+    first, second = members[:2]
+    writer = _asked(first, key, second)["version"].split(".", 2)[2].partition("~")[0]
+    return next(one for one in members if one.address == writer)
+
+
 def plant_record(
     members: Sequence[Member],
-    service: str,
     key: str,
     target: Member,
     change: Callable[[Datum], Datum | None],
     write: Callable[[Member], Answer],
 ) -> None:
     """Have a member hold another value of a durable record, under the version that the owner gives with ``write``."""
-    owner = owner_of(members, service)
+    owner = writer_of(members, key)
+    assert target is not owner
     speaker = next(one for one in members if one is not owner)
     mine = _asked(owner, key, speaker)
     version = _next(mine["version"])
@@ -133,6 +140,26 @@ def plant_record(
     eventually(all_have_it)
 
 
+def await_rounds(members: Sequence[Member]) -> None:
+    """Return after two more verify rounds: one that was under way at the damage may repair it."""
+
+    def sent(one: Member) -> int:
+        count: int = one.client.call("GET", "/v1/ns/operator/metrics").json()["verifySent"]
+        return count
+
+    before = [sent(one) for one in members]
+    rounds = 2 * len(members)
+    eventually(lambda: all(sent(one) >= count + rounds for one, count in zip(members, before, strict=True)))
+
+
+def still_differ(members: Sequence[Member], key: str) -> bool:
+    """Whether a record that was planted outlasts the verify rounds that were under way."""
+    await_rounds(members)
+    speakers = [*members[1:], members[0]]
+    values = [_asked(one, key, speaker)["value"] for one, speaker in zip(members, speakers, strict=True)]
+    return any(value != values[0] for value in values)
+
+
 def plant_client(member: Member, target: Member, client_id: str, weight: float) -> None:
     """Have a member hold a client of another one with another weight, under the version of the client's next change."""
 
@@ -142,13 +169,16 @@ def plant_client(member: Member, target: Member, client_id: str, weight: float) 
     plant_publication(member, target, client_id, depart)
 
 
-def plant_publication(member: Member, target: Member, client_id: str, depart: Callable[[Datum], None]) -> None:
+def plant_publication(
+    member: Member, target: Member, client_id: str, depart: Callable[[Datum], None], changes: int = 1
+) -> None:
     """Have a member hold a client of another one with its first instance as ``depart`` leaves it.
 
-    It is planted under the version of the client's next change.
+    It is planted under the version of the client's next change. ``changes``: by so much its revision is above the one
+    of now; the next change raises that of the client by 1.
     """
     datum = _asked(member, CLIENT_KEY_PREFIX + client_id, target)
     datum["version"] = _next(datum["version"])
-    datum["client"]["attributes"]["clientAttributes"]["revision"] += 1
+    datum["client"]["attributes"]["clientAttributes"]["revision"] += changes
     depart(datum["client"]["instancePublishInfos"][0])
     _told(target, member, datum)

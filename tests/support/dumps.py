@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -185,6 +185,21 @@ def add_links(folder: Path, linked: Mapping[str, LinkedRows]) -> None:
         taken_ms = told.taken_ms or one.taken_ms
         changed = replace(one, cluster=told.cluster, links=told.links, linked=parts, taken_ms=taken_ms)
         members.append(changed)
+    (folder / MANIFEST_NAME).write_bytes(encode_manifest(replace(manifest, members=members)))
+
+
+def change_rows(folder: Path, address: str, change: Callable[[dict[str, Any]], Sequence[Mapping[str, Any]]]) -> None:
+    """Replace each row of a member in a round of JSON files, and have the manifest agree."""
+    manifest, members = decode_manifest((folder / MANIFEST_NAME).read_bytes()), []
+    for one in manifest.members:
+        parts = one.parts
+        if one.address == address:
+            parts = []
+            for part in one.parts:
+                rows = map(orjson.loads, gzip.decompress((folder / part.path).read_bytes()).splitlines())
+                lines = [encode_row(changed) for row in rows for changed in change(row)]
+                parts.append(_write_part(folder, part.path, lines, PartFormat.JSON))
+        members.append(replace(one, parts=parts))
     (folder / MANIFEST_NAME).write_bytes(encode_manifest(replace(manifest, members=members)))
 
 

@@ -104,13 +104,15 @@ def dump_lines(
     """The lines of a dump: the header, shared records, clients, each service's row and those of its instances, counts.
 
     The rows of a service are of one snapshot. A dump without its last line was cut off. ``only``: the namespace and
-    full name of the one service to tell, without records and clients. ``linked``: the rows of instances that links
-    brought.
+    full name of the one service to tell, with the clients that publish it, and without records. ``linked``: the rows
+    of instances that links brought.
     """
     yield encode_row({"kind": "member", "format": FORMAT, "tells": [] if only else sorted(EXTRA_KINDS), **header})
     if only is None:
         yield from map(encode_row, _record_rows(durable))
-        yield from map(encode_row, _client_rows(clients))
+        yield from map(encode_row, _client_rows(clients, clients.ids()))
+    else:
+        yield from map(encode_row, _client_rows(clients, clients.publishers(*only)))
     services = instances = 0
     for snapshot in naming.snapshots(only):
         services += 1
@@ -143,9 +145,9 @@ def _record_rows(durable: DurableService) -> Iterator[dict[str, Any]]:
                 yield record_row(name, sha256(text).hexdigest(), version)
 
 
-def _client_rows(clients: ClientTable) -> Iterator[dict[str, Any]]:
-    """The clients of which a datum exists: those that published something, at this member or another."""
-    for client_id in clients.ids():
+def _client_rows(clients: ClientTable, ids: Iterable[str]) -> Iterator[dict[str, Any]]:
+    """The clients of these ids of which a datum exists: they published something, at this member or another."""
+    for client_id in ids:
         client = clients.client(client_id)
         if client is not None and client.version.counter:
             member = client.version.writer.partition("~")[0]

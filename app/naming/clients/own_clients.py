@@ -12,6 +12,7 @@ from app.naming.clients.client_model import (
     Client,
     ClientInfo,
     ClientSnapshot,
+    ClientState,
     ServiceKey,
     check_service_key,
     is_client_id,
@@ -256,7 +257,9 @@ class OwnClients:
     # --- versions ---------------------------------------------------------------------------------
 
     def reissue(self, client_id: str, snapshot: ClientSnapshot) -> bool:
-        """Give a client connected here a new version, if a peer has other publications under its present one (R3).
+        """Give a client connected here a new version, if a peer has another state under its present one (R3).
+
+        Another state has other publications, or another revision.
 
         Also if the peer has any under a higher version of this run, which this run did not give (R10): the new version
         is then above that. Return whether the version changed.
@@ -268,9 +271,7 @@ class OwnClients:
             counted = max(client.revision, snapshot.version.counter)
             if counted >= REVISION_MAX or client.version.writer != snapshot.version.writer:
                 return False
-            if snapshot.version == client.version and (
-                snapshot.state is None or _says_the_same(client.published, snapshot.state.publications)
-            ):
+            if snapshot.version == client.version and (snapshot.state is None or _is_alike(client, snapshot.state)):
                 return False
             client.revision = counted
             self._table.next_version(client)
@@ -282,8 +283,11 @@ class OwnClients:
             self._publish(event)
 
 
-def _says_the_same(published: Mapping[ServiceKey, Publication], others: Mapping[ServiceKey, Publication]) -> bool:
-    return published.keys() == others.keys() and all(one.says_the_same(others[key]) for key, one in published.items())
+def _is_alike(client: Client, state: ClientState) -> bool:
+    published, others = client.published, state.publications
+    if client.revision != state.revision or published.keys() != others.keys():
+        return False
+    return all(one.says_the_same(others[key]) for key, one in published.items())
 
 
 def _known_of(

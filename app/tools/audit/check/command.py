@@ -5,6 +5,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -289,8 +290,9 @@ def _night(
 
 def _reported(options: argparse.Namespace, results: "Results", summary: Summary, signals: EndSignals) -> int:
     """Publish the summary and report its verdict; return the exit code."""
-    from app.tools.audit.check.conclude import report_verdict, say
+    from app.tools.audit.check.conclude import judged_with, report_verdict, say
 
+    summary = replace(summary, judged_with=judged_with(options))
     say(gettext("report: %(path)s", path=_publish(options, results, summary)))
     if signals.received:
         raise _NoVerdict(ENDED)

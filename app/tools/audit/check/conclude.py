@@ -5,6 +5,7 @@ import contextlib
 import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,18 @@ def conclude_without_verdict(
     return report_verdict(options, summary, None, brief=brief)
 
 
+def judged_with(options: argparse.Namespace) -> dict[str, list[str]]:
+    """Return the options on which the verdict depends, as ``Summary.judged_with``."""
+    from app.tools.audit.format.file_systems import place
+
+    given = {
+        "linked": [place(one) for one in options.linked],
+        "suppressions": [str(Path(options.suppressions).absolute())] if options.suppressions else [],
+        "ignore": [",".join(sorted(options.ignore))] if options.ignore else [],
+    }
+    return {name: values for name, values in given.items() if values}
+
+
 def _without_verdict(options: argparse.Namespace, reason: str, error: dict[str, Any] | None) -> Summary:
     """Return the unjudged summary with a reason, for the night asked for, else for the latest night with a dump."""
     night = options.night
@@ -49,10 +62,11 @@ def _without_verdict(options: argparse.Namespace, reason: str, error: dict[str, 
     try:
         from app.tools.audit.format.file_systems import place
 
-        dumps, results = place(options.dumps), place(options.out)
+        dumps, results, given = place(options.dumps), place(options.out), judged_with(options)
     except (OSError, ValueError, ImportError):
         dumps = results = ""
-    return replace(unjudged(night, reason), error=error, dumps=dumps, results=results)
+        given = {}
+    return replace(unjudged(night, reason), error=error, dumps=dumps, results=results, judged_with=given)
 
 
 def _is_of_night(options: argparse.Namespace) -> bool:

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
     stop, options.began_s = Event(), time.monotonic()
     try:
         access, addresses, url_address = members_of(options)
-        wanted = [] if options.link else wanted_services(options)
+        wanted, clients = ([], []) if options.link else wanted_services(options)
         if url_address:
             addresses = listed_members(url_address, access)
         if options.link:
@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> int:
             return heal_link(options, addresses, access, stop)
         if len(wanted) == 1 and options.service:
             return _heal(options, Healing(addresses, access, wanted[0], stop), stop)
-        return heal_many(options, addresses, access, wanted, stop)
+        return heal_many(options, addresses, access, wanted, clients, stop)
     except CallError as error:
         return _could_not(phrase("no member list of %(server)s: %(error)s", server=options.from_cluster, error=error))
     except (AccessError, CannotHeal) as error:

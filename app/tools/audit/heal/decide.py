@@ -97,7 +97,7 @@ def decide(held: Sequence[Held]) -> Decision:
     keys = sorted({key for one in held for key in one.instances})
     departures = [found for key in keys for found in _of_instance(key, held, owner, lost)]
     departures += _of_service(held, owner, has_instances=bool(keys), differ=bool(departures))
-    departures += _of_settings(held, owner)
+    departures += [*_of_settings(held, owner), *_of_clients(held)]
     named_keys = tuple(instance_key(ip, port, cluster) for cluster, ip, port, _ in lost.durable[:NAMED_MAX])
     return Decision(name, tuple(departures), _source(held, owner, lost.listed), named_keys, notes=notes)
 
@@ -229,6 +229,20 @@ def _of_settings(held: Sequence[Held], owner: Held) -> Iterator[Departure]:
             if texts[0] != texts[1]:
                 versions = one.settings_version, owner.settings_version
                 yield Departure(FindingClass.SETTINGS, name, one.address, *texts, *versions, OWNERS_STATE)
+
+
+def _of_clients(held: Sequence[Held]) -> Iterator[Departure]:
+    """Yield the clients that a member has at another revision than the member to which the client is connected.
+
+    A client that a member lacks is found by its instances.
+    """
+    own = {(one.address, name): client for one in held for name, client in one.clients.items()}
+    for one in held:
+        for name, client in sorted(one.clients.items()):
+            right = own.get((client.owner or "", name))
+            if right is not None and right.owner == client.owner and right.revision != client.revision:
+                texts = (phrase("revision %(number)s", number=number) for number in (client.revision, right.revision))
+                yield Departure(FindingClass.CLIENT, name, one.address, *texts, None, None, OF_CLIENT)
 
 
 # --- what no exchange heals ----------------------------------------------------------------------

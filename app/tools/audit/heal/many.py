@@ -66,8 +66,8 @@ class _Look:
 class ManyHealing:
     """Calls to all members about many services; one thread for each member, one connection each."""
 
-    def __init__(self, addresses: Sequence[str], access: Access, stop: Event) -> None:
-        """``stop``: ends pauses and further tries once it is set.
+    def __init__(self, addresses: Sequence[str], access: Access, stop: Event, *, with_clients: bool = False) -> None:
+        """``stop``: ends pauses and further tries once it is set. ``with_clients``: as of ``read_services``.
 
         Raises:
             CannotHeal: there are too many members, or fewer than two.
@@ -76,6 +76,7 @@ class ManyHealing:
         self._addresses = tuple(addresses)
         self._access = access
         self._stop = stop
+        self._with_clients = with_clients
         self.many = Many()
 
     def find(self, wanted: Sequence[Wanted], gap_s: float) -> Many:
@@ -137,9 +138,10 @@ class ManyHealing:
                 self._stop.wait(LOOK_AGAIN_S)
 
     def _look(self, wanted: Collection[Wanted]) -> _Look:
-        answers = ask_all(
-            self._addresses, lambda address: read_services(address, self._access, wanted, self._stop), self._stop
-        )
+        def read(address: str) -> dict[Wanted, Held] | NoAnswer | OtherKind:
+            return read_services(address, self._access, wanted, self._stop, with_clients=self._with_clients)
+
+        answers = ask_all(self._addresses, read, self._stop)
         refuse_others({address: one for address, one in answers.items() if isinstance(one, OtherKind)})
         held = {address: one for address, one in answers.items() if isinstance(one, dict)}
         self.many.absent = {address: one.reason for address, one in answers.items() if isinstance(one, NoAnswer)}

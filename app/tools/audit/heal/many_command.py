@@ -10,21 +10,26 @@ from app.languages.phrases import phrase, shown
 from app.naming.model.keys import DEFAULT_GROUP, compose_service_name
 from app.tools.audit.client.access import Access, namespace_of
 from app.tools.audit.compare.table import MORE_IN_JSON
+from app.tools.audit.format.findings import FindingClass
 from app.tools.audit.format.found import NoFindings, committed_findings, default_results
 from app.tools.audit.heal.heal_output import print_end, print_lines, say
-from app.tools.audit.heal.healing import CannotHeal
+from app.tools.audit.heal.healing import CannotHeal, ask_all
 from app.tools.audit.heal.many import HealOutcome, ManyHealing
-from app.tools.audit.heal.reading import Wanted
+from app.tools.audit.heal.reading import Wanted, published_at
 from app.tools.audit.report.shell import HEALABLE
 from app.tools.printable import json_line, printable
 
 AGREED, DIFFERENT = 0, 1
+CLIENTS_MAX = 1_000
+"""The most clients of one heal: each member is asked for each of them."""
 LINES_MAX = 200
 """The most services that are listed one by one; JSON has all."""
 
 
-def wanted_services(options: argparse.Namespace) -> list[Wanted]:
+def wanted_services(options: argparse.Namespace) -> tuple[list[Wanted], list[str]]:
     """Return the services to heal, each once: those named, else those with a lasting finding that a heal can mend.
+
+    The second list has the ids of the gRPC clients whose services are to be healed: those of findings of class CLIENT.
 
     Raises:
         CannotHeal: neither a service nor a night is given, or the findings cannot be read.
@@ -37,37 +42,62 @@ def wanted_services(options: argparse.Namespace) -> list[Wanted]:
         )
     if named:
         namespace = namespace_of(options)
-        return list(dict.fromkeys(Wanted(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in named))
+        return list(dict.fromkeys(Wanted(namespace, compose_service_name(one, DEFAULT_GROUP)) for one in named)), []
     classes = options.classes or frozenset(HEALABLE)
-    if other := sorted(classes - frozenset(HEALABLE)):
+    if other := sorted(classes - {*HEALABLE, FindingClass.CLIENT}):
         raise CannotHeal(
             phrase("a heal does not mend findings of %(names)s: see docs/audit-repair.md", names=", ".join(other))
         )
     try:
         found = committed_findings(options.results or default_results(), options.night)
-        rows = [
-            Wanted(str(row["namespace"]), str(row["service"]))
-            for row in found.rows()
-            if row.get("lasting") and row.get("service") and row.get("finding_class") in classes
-        ]
+        rows = [one for one in found.rows() if one.get("lasting") and one.get("finding_class") in classes]
     except NoFindings as error:
         raise CannotHeal(*error.args) from None
-    return [one for one in dict.fromkeys(rows) if options.namespace in (None, one.namespace)]
+    services = dict.fromkeys(Wanted(str(one["namespace"]), str(one["service"])) for one in rows if one.get("service"))
+    clients = dict.fromkeys(str(one["name"]) for one in rows if one["finding_class"] == FindingClass.CLIENT)
+    return [one for one in services if options.namespace in (None, one.namespace)], list(clients)
+
+
+def published_by(clients: Sequence[str], addresses: Sequence[str], access: Access, stop: Event) -> list[Wanted]:
+    """Return the services that these gRPC clients publish at any member, each once.
+
+    Raises:
+        CannotHeal: there are too many clients.
+    """
+    if len(clients) > CLIENTS_MAX:
+        raise CannotHeal(
+            phrase(
+                "a heal takes at most %(most)s clients; these are %(count)s",
+                most=CLIENTS_MAX,
+                count=f"{len(clients):,}",
+            )
+        )
+    found = ask_all(addresses, lambda address: published_at(address, access, clients, stop), stop)
+    return list(dict.fromkeys(one for services in found.values() for one in services))
 
 
 def heal_many(
-    options: argparse.Namespace, addresses: Sequence[str], access: Access, wanted: Sequence[Wanted], stop: Event
+    options: argparse.Namespace,
+    addresses: Sequence[str],
+    access: Access,
+    wanted: Sequence[Wanted],
+    clients: Sequence[str],
+    stop: Event,
 ) -> int:
     """Heal the services in one gap, print the outcome of each, and return the exit code.
 
+    ``clients``: the ids of gRPC clients; the services that they publish are healed, too.
+
     Raises:
-        CannotHeal: see ``ManyHealing``.
+        CannotHeal: see ``ManyHealing`` and ``published_by``.
     """
     from tqdm import tqdm
 
+    if clients:
+        wanted = list(dict.fromkeys([*wanted, *published_by(clients, addresses, access, stop)]))
     if not wanted:
         return _end(options, phrase("no service has a finding that a heal can mend"), AGREED)
-    healing = ManyHealing(addresses, access, stop)
+    healing = ManyHealing(addresses, access, stop, with_clients=bool(clients))
     many = healing.find(wanted, options.gap)
     outcomes = list(many.outcomes.values())
     differ = [one for one in outcomes if one.found]

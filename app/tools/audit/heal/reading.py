@@ -1,21 +1,25 @@
 """One running member's state of a service, and the call that has it exchange the service with the others."""
 
 import contextlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Event
 from typing import Any, Self
 
+import orjson
+
 from app.languages.phrases import phrase
+from app.naming.model.keys import DEFAULT_NAMESPACE, compose_service_name
 from app.rows.rows import RowKind
 from app.tools.audit.client.access import Access
-from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Unusable
+from app.tools.audit.client.http_client import CallError, MemberClient, Patience, Refused, Unusable
 from app.tools.audit.compare.input import valid_row
 from app.tools.audit.dump.nacos import read_nodes
 from app.tools.audit.dump.sources import take_all, take_service
 from app.tools.audit.format.manifest import MemberDump, Seen
 
 HEAL_PATH = "/v1/ns/operator/heal"
+PUBLISHED_PATH = "/v2/ns/client/publish/list"
 ROWS_MAX = 500_000
 """The most rows of one member; all rows of a service are held at once."""
 ONE_BY_ONE_MAX = 20
@@ -50,6 +54,14 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
+class ClientHeld:
+    """A gRPC client as one member holds it: its revision, and the member that it is connected to."""
+
+    revision: int | None
+    owner: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Held:
     """One Rollcall member's state of the service. ``address`` is its name among the members."""
 
@@ -66,6 +78,8 @@ class Held:
     settings_version: str | None = None
     members: tuple[Seen, ...] = ()
     """The members that it lists."""
+    clients: Mapping[str, ClientHeld] = field(default_factory=dict)
+    """The gRPC clients that publish the service, by id; empty if all services were read at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,22 +112,55 @@ def read_member(asked: str, access: Access, wanted: Wanted, stop: Event) -> Answ
 
 
 def read_services(
-    asked: str, access: Access, wanted: Collection[Wanted], stop: Event
+    asked: str, access: Access, wanted: Collection[Wanted], stop: Event, *, with_clients: bool = False
 ) -> "dict[Wanted, Held] | NoAnswer | OtherKind":
-    """Ask a member for its state of many services: one by one if they are few, else by one dump of all."""
+    """Ask a member for its state of many services: one by one if they are few, else by one dump of all.
+
+    ``with_clients``: one by one, however many they are: only then the clients that publish a service are known.
+    """
     patience = Patience(access.retries, stop)
     with contextlib.closing(MemberClient(asked, access, patience)) as client:
         while True:
             try:
-                return _read_many(client, wanted)
+                return _read_many(client, wanted, with_clients=with_clients)
             except CallError as error:
                 if not patience.try_again(error):
                     return NoAnswer(error.args[0])
 
 
-def _read_many(client: MemberClient, wanted: Collection[Wanted]) -> "dict[Wanted, Held] | OtherKind":
+def published_at(asked: str, access: Access, clients: Collection[str], stop: Event) -> list[Wanted]:
+    """Return the services that gRPC clients publish in a member's eyes; none of a member that does not answer."""
+    found: list[Wanted] = []
+    patience = Patience(access.retries, stop)
+    with contextlib.closing(MemberClient(asked, access, patience)) as client:
+        for one in clients:
+            try:
+                answer = client.get(PUBLISHED_PATH, {"clientId": one})
+            except Refused:
+                continue  # it does not know the client
+            except CallError:
+                break
+            found += _published(answer.body)
+    return found
+
+
+def _published(body: bytes) -> Iterator[Wanted]:
+    try:
+        told = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        return
+    rows = told.get("data") if isinstance(told, dict) else None
+    for row in rows if isinstance(rows, list) else ():
+        match row:
+            case {"namespace": str(namespace), "group": str(group), "serviceName": str(name)}:
+                yield Wanted(namespace or DEFAULT_NAMESPACE, compose_service_name(name, group))
+
+
+def _read_many(
+    client: MemberClient, wanted: Collection[Wanted], *, with_clients: bool
+) -> "dict[Wanted, Held] | OtherKind":
     found: dict[Wanted, Held] = {}
-    if len(wanted) <= ONE_BY_ONE_MAX:
+    if with_clients or len(wanted) <= ONE_BY_ONE_MAX:
         for one in wanted:
             answer = _read(client, one)
             if isinstance(answer, OtherKind):
@@ -163,6 +210,7 @@ def _held(client: MemberClient, dumped: MemberDump, rows: "_Rows") -> Held:
         _settings(rows.service) if rows.service is not None else {},
         _text(rows.service, "settings_version"),
         tuple(dumped.members),
+        rows.clients,
     )
 
 
@@ -173,6 +221,7 @@ class _Rows:
         self._wanted = (wanted.namespace, wanted.service)
         self.service: Mapping[str, Any] | None = None
         self.instances: dict[InstanceKey, Row] = {}
+        self.clients: dict[str, ClientHeld] = {}
 
     def take(self, _line: bytes, given: Mapping[str, Any]) -> None:
         """Keep a row of the dump.
@@ -180,11 +229,14 @@ class _Rows:
         Raises:
             CallError: the line is invalid, or there are more than ``ROWS_MAX``.
         """
-        if given.get("service") != self._wanted[1]:
+        is_client = given.get("kind") == RowKind.CLIENT
+        if given.get("service") != self._wanted[1] and not is_client:
             return
         row = valid_row(given)
         if row is None:
             raise CallError(phrase("a line of its dump is not a row"))
+        if is_client and len(self.clients) < ROWS_MAX:
+            self.clients[row["name"]] = ClientHeld(_whole(row, "revision"), _text(row, "owner"))
         if (row.get("namespace"), row.get("service")) != self._wanted:
             return
         if row["kind"] == RowKind.SERVICE:

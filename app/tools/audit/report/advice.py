@@ -16,12 +16,12 @@ ADDRESSES_MAX = 3
 _REASONS = (
     (
         r"the dump (failed|took)",
-        N_("There is no dump of this run: the text above and the log of the dump say why. Take it again."),
+        N_("There is no dump of this run: the text above and the log of the dump say why."),
         True,
     ),
     (
         r"no (complete )?dump",
-        N_("There is no complete dump of this night. The log of the dump says why; take it again."),
+        N_("There is no complete dump of this night: the log of the dump says why."),
         True,
     ),
     (
@@ -80,28 +80,30 @@ _OF_CLASSES = {
         "the others. These instances:"
     ),
     FindingClass.STALE: N_(
-        "The owner keeps instances that fell silent: its health check does not run. Check the switch "
-        "healthCheckEnabled (`rollcall switches`) and the log of that member, and restart it. These instances:"
+        "The owner keeps instances that fell silent. With nacos.naming.expireInstance=false it removes none: set it to "
+        "true, and restart that member. If the switch healthCheckEnabled is false, run `rollcall switches "
+        "healthCheckEnabled true`. Otherwise see the log of that member, and restart it. These instances:"
     ),
     FindingClass.RECORD: N_(
-        "A switch, a namespace or a user differs. Members repair records within seconds; if the same one differs "
-        "tomorrow, write it again at any member, such as by setting the switch again, so that it gets a new version. "
-        "These records:"
+        "A switch, a namespace, an override or a user differs. Members repair that within ten minutes. If one still "
+        "differs tomorrow, write it again, even with its present value: it gets a new version, which all members take. "
+        "For a switch run `rollcall switches NAME VALUE`, for a namespace choose Rename in the console. These records:"
     ),
     FindingClass.CLIENT: N_(
-        "A gRPC client differs. Heal a service that it publishes; a copy that its own member does not know is removed "
-        "after three minutes. These clients:"
+        "A gRPC client differs. A copy that its own member does not know is removed after three minutes. Heal the "
+        "services that these clients publish:"
     ),
     FindingClass.LINK: N_(
         "A link does not show what the other cluster has. Look whether it is silent or refuses services (`rollcall "
-        "links`), and whether its user may read them. `rollcall heal --link NAME` has it fetch again. These instances:"
+        "links`), and whether its user may read them. When it is heard again, have it fetch again what still differs:"
     ),
     FindingClass.DUPLICATE: N_(
-        "One address is registered twice. If that is a mistake, deregister one (`rollcall deregister`); if not, "
-        "suppress the finding (--suppressions), or ignore the class. These addresses:"
+        "One address is registered twice. If that is a mistake, stop the client that registers it in the wrong "
+        "service, and deregister it there (`rollcall deregister SERVICE IP:PORT`). If not, suppress the finding "
+        "(--suppressions), or ignore the class. These addresses:"
     ),
 }
-"""The steps about classes that no heal ends; each comes with the command that lists its findings."""
+"""The steps about classes that no heal of a finding's service ends; each comes with a command about its findings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def steps_for(summary: Summary, earlier: Sequence[Summary]) -> list[Step]:
         case Verdict.UNJUDGED:
             return _when_unjudged(summary, last_judged(summary, earlier))
         case Verdict.DIVERGENT:
-            return [*_on_members(summary), *_on_services(summary)]
+            return [*_on_members(summary), *_on_services(summary), *_again(summary)]
 
 
 def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
@@ -144,20 +146,29 @@ def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
 def _on_members(summary: Summary) -> list[Step]:
     """Return the steps about members as a whole: absent ones, damaged dumps, member lists that differ."""
     steps = []
-    absent, damaged = (_members_with(summary, one) for one in (FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT))
-    again = shell.dump(summary, summary.night)
-    if absent:
-        text = N_("Check that %(members)s runs and can be reached from here. Then take the dump again:")
-        steps.append(Step(phrase(text, members=_listed(absent)), again))
-    if damaged:
-        text = N_("The dump of %(members)s is damaged: check the disk on which the dumps are. Take it again:")
-        steps.append(Step(phrase(text, members=_listed(damaged)), None if absent else again))
-    if (absent or damaged) and again and (checked := shell.check(summary, summary.night)):
-        steps.append(Step(phrase("And check it:"), checked))
+    if absent := _members_with(summary, FindingClass.ABSENT_MEMBER):
+        text = N_("Check that %(members)s runs and can be reached from here.")
+        steps.append(Step(phrase(text, members=_listed(absent))))
+    if damaged := _members_with(summary, FindingClass.CORRUPT):
+        text = N_("The dump of %(members)s is damaged: check the disk on which the dumps are.")
+        steps.append(Step(phrase(text, members=_listed(damaged))))
     if summary.findings.get(FindingClass.MEMBERSHIP):
-        text = N_("Give all members the same member list (cluster.conf, or their start options): it decides on owners.")
+        text = N_(
+            "Give all members the same member list (cluster.conf, or their start options): it decides on owners. If "
+            "only the states in the lists differ, check the network between the members."
+        )
         steps.append(Step(phrase(text)))
     return steps
+
+
+def _again(summary: Summary) -> list[Step]:
+    """Return the last steps of a night of which a member could not be compared: its dump and its check, once more."""
+    if not any(_members_with(summary, one) for one in (FindingClass.ABSENT_MEMBER, FindingClass.CORRUPT)):
+        return []
+    dumped, checked = shell.dump(summary, summary.night), shell.check(summary, summary.night)
+    if dumped is None or checked is None:
+        return [Step(phrase("Then take the dump again, and check it."))]
+    return [Step(phrase("Then take the dump again:"), dumped), Step(phrase("And check it:"), checked)]
 
 
 def _members_with(summary: Summary, finding_class: FindingClass) -> list[str]:
@@ -191,9 +202,18 @@ def _on_services(summary: Summary) -> list[Step]:
 
 
 def _explained(summary: Summary) -> list[Step]:
-    """Return a step for each class found that no heal ends, with the command that lists its findings."""
+    """Return a step for each class found of ``_OF_CLASSES``."""
     found = ((one, text) for one, text in _OF_CLASSES.items() if summary.findings.get(one))
-    return [Step(phrase(text), shell.findings(summary, one)) for one, text in found]
+    return [Step(phrase(text), _command_about(summary, one)) for one, text in found]
+
+
+def _command_about(summary: Summary, finding_class: FindingClass) -> str | None:
+    healed = None
+    if finding_class is FindingClass.CLIENT:
+        healed = shell.heal_all(summary, finding_class)
+    elif finding_class is FindingClass.LINK:
+        healed = shell.heal_link(summary)
+    return healed or shell.findings(summary, finding_class)
 
 
 def _healing(summary: Summary, of_services: Sequence[Mapping[str, Any]]) -> list[Step]:

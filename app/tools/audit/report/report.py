@@ -22,7 +22,7 @@ from app.tools.audit.report import shell
 from app.tools.audit.report.advice import steps_for
 from app.tools.audit.report.nights import agreed_run, last_judged, points
 from app.tools.audit.report.plots import NARROW, WIDE, Bar, draw_bars, draw_trend
-from app.tools.audit.report.shown import Shown, command_line
+from app.tools.audit.report.shown import Shown, command_line, with_code
 from app.tools.audit.report.wording import (
     OF_INSTANCES,
     corrupted_members,
@@ -106,6 +106,7 @@ def _values(summary: Summary, earlier: Sequence[Summary], texts: Texts) -> dict[
         "links": links_in_words(summary),
         "sick": sick[:MEMBERS_MAX],
         "sick_more": max(0, len(sick) - MEMBERS_MAX),
+        "some_unknown": any(one.is_unknown for one in sick),
         "steps": steps_for(summary, earlier),
         "totals": (sum(summary.findings.values()), sum(summary.late.values())),
         "checked_at": _moment(summary.checked_at),
@@ -135,6 +136,7 @@ def _environment(values: Shown) -> Environment:
         "count": _count,
         "address": values.address,
         "values": values.values,
+        "with_code": with_code,
         "shown": partial(_in_language, values.texts),
     }
     return with_texts(environment, values.texts)

@@ -9,6 +9,8 @@ from app.rows.summary import NAME_CHARS_MAX, Summary
 from app.tools.audit.format.findings import FindingClass
 
 PUBLIC = "public"
+_JUDGED_WITH = ("linked", "suppressions", "ignore")
+"""The options of a check on which its verdict depends."""
 MEMBERS_MAX = 100
 """The most members that a command line names; with more it names none."""
 HEALABLE = (
@@ -29,7 +31,8 @@ HEALABLE = (
 def command(*words: str, **options: object) -> str | None:
     """Return the command line of these words and ``--options``; None if a text in it must not go to a shell.
 
-    An option of ``True`` has no value; options of None and "" are left out. Unprintable characters could control the
+    An option of ``True`` has no value; options of None and "" are left out; one of a list is given for each value.
+    Unprintable characters could control the
     terminal in which the line is pasted, quoted or not; a text that was cut names something else.
     """
     said = list(words)
@@ -37,9 +40,9 @@ def command(*words: str, **options: object) -> str | None:
         if value is True:
             said.append(f"--{name.replace('_', '-')}")
         elif value:
-            text = str(value)
-            # A name that begins with a dash would be read as an option.
-            said += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
+            for text in value if isinstance(value, list) else [str(value)]:
+                # A name that begins with a dash would be read as an option.
+                said += [f"--{name}={text}"] if text.startswith("-") else [f"--{name}", text]
     if any(not word.isprintable() or len(word) >= NAME_CHARS_MAX for word in said):
         return None
     if any(word.startswith("-") for word in words):
@@ -83,7 +86,8 @@ def check(summary: Summary, night: str) -> str | None:
     """Return the command that checks a night again, with the folders of ``summary``."""
     if not summary.dumps or not summary.results:
         return None
-    return command("rollcall", "check", dumps=summary.dumps, out=summary.results, night=night)
+    given = {name: values for name, values in summary.judged_with.items() if name in _JUDGED_WITH}
+    return command("rollcall", "check", dumps=summary.dumps, out=summary.results, night=night, **given)
 
 
 def members_of(summary: Summary, *, dumped_only: bool = False) -> str:
@@ -132,9 +136,25 @@ def all_findings(summary: Summary) -> list[tuple[str, str]]:
     ]
 
 
-def heal_all(summary: Summary) -> str | None:
-    """Return the command that heals each service with a finding that a heal can mend; None if no member can take it."""
+def heal_all(summary: Summary, finding_class: str | None = None) -> str | None:
+    """Return the command that heals each service with a finding that a heal can mend; None if no member can take it.
+
+    ``finding_class``: only those with a finding of this class.
+    """
     members = members_of(summary, dumped_only=True)
     if not members or not summary.results or not can_heal(summary):
         return None
-    return command("rollcall", "heal", results=summary.results, night=summary.night, members=members)
+    where: dict[str, object] = {"results": summary.results, "night": summary.night, "class": finding_class}
+    return command("rollcall", "heal", **where, members=members)
+
+
+def heal_link(summary: Summary) -> str | None:
+    """Return the command that heals the link of the dumped members with most findings; None if none of theirs has any.
+
+    A link of another cluster, whose dump was only given beside, is healed at the members of that cluster.
+    """
+    members = members_of(summary, dumped_only=True)
+    dumped = {one.get("address") for one in summary.members}
+    bad = [one for one in summary.links if one.get("findings") and one.get("member") in dumped]
+    worst = max(bad, key=lambda one: int(one["findings"]), default=None)
+    return command("rollcall", "heal", link=worst.get("link"), members=members) if members and worst else None

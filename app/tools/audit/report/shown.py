@@ -14,6 +14,7 @@ VALUE_CHARS_MAX = 60
 ADDRESS_CHARS_MAX = 46
 """The most characters of an address that is never broken over lines: an IPv6 one with its port has at most 47."""
 
+_CODE = re.compile(r"`([^`]*)`")
 _OPTION = re.compile(r"(?<= )(--[a-z-]+)")
 
 
@@ -78,3 +79,8 @@ def command_line(text: str) -> Markup:
     """Return a command line that may be broken between its arguments, and between the members in a list."""
     whole_options = _OPTION.sub(r'<span class="word">\1</span>', str(escape(text)))
     return Markup(whole_options.replace(",", ",<wbr>"))
+
+
+def with_code(text: str) -> Markup:
+    """Return a text whose parts between backticks are commands, to be shown as such."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))

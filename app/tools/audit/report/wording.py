@@ -119,6 +119,8 @@ class SickMember:
     new: int
     first_seen: str
     nights_open: int
+    is_unknown: bool = False
+    """True if it could not be compared, so that its state is unknown."""
 
 
 def meaning_of(finding_class: str) -> str:
@@ -185,7 +187,13 @@ def corrupted_members(summary: Summary) -> list[str]:
 
 
 def _is_excused(row: Mapping[str, Any], summary: Summary) -> bool:
-    """Return whether another member's list differs from more lists: of three, two agree, and the third differs."""
+    """Return whether a finding should be blamed on others.
+
+    Clients, and not members, register an address twice. Of three member lists, two agree, and the third differs: it is
+    the one that differs from more lists.
+    """
+    if row.get("finding_class") == FindingClass.DUPLICATE:
+        return True
     if row.get("finding_class") != FindingClass.MEMBERSHIP:
         return False
     most = max(
@@ -222,4 +230,5 @@ def _in_words(address: str, rows: Sequence[Mapping[str, Any]], at_least: bool) -
         sum(row.get("new") or 0 for row in rows),
         min((str(row["first_seen"]) for row in rows if row.get("first_seen")), default=""),
         max(row.get("nights_open") or 0 for row in rows),
+        all(name in UNKNOWN for name, _ in counts),
     )

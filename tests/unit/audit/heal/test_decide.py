@@ -19,7 +19,7 @@ from app.tools.audit.heal.decide import (
     decide,
     lasting,
 )
-from app.tools.audit.heal.reading import Held, InstanceKey, Row
+from app.tools.audit.heal.reading import ClientHeld, Held, InstanceKey, Row
 
 A, B, C = "10.0.0.1:8848", "10.0.0.2:8848", "10.0.0.3:8848"
 ONE: InstanceKey = ("DEFAULT", "10.1.0.1", 80, True)
@@ -173,3 +173,17 @@ def test_what_lasts_is_the_same_in_versions_and_values() -> None:
     again = decide([held(A), held(B, {}), held(C, {ONE: row(weight=3.0)})]).departures
     assert [one.member for one in lasting(first, again)] == [B]
     assert lasting(first, first) == first
+
+
+def test_a_client_has_the_revision_of_the_member_that_it_is_connected_to() -> None:
+    """Its owner in the eyes of a copy is the member; a copy of an unknown client is left to its expiry."""
+
+    def clients(revision: int, **more: ClientHeld) -> dict[str, ClientHeld]:
+        return {"c1": ClientHeld(revision, B), **more}
+
+    ghost = {"gone": ClientHeld(1, B)}
+    decision = decide([held(A, clients=clients(3)), held(B, clients=clients(2)), held(C, clients=clients(2, **ghost))])
+    assert told(decision) == [("CLIENT", A, OF_CLIENT)]
+    [one] = decision.departures
+    assert (one.what, one.found, one.expected) == ("c1", "revision 3", "revision 2")
+    assert decide([held(A, clients=clients(2)), held(B, clients=clients(2)), held(C)]).departures == ()

@@ -234,6 +234,42 @@ def test_findings_are_grouped_and_the_worst_come_first() -> None:
     assert page.drawings() == ["over-nights", "over-few-nights", "by-pair", "by-service"]
 
 
+def test_it_is_said_which_member_lacks_a_service_or_a_record() -> None:
+    """The words of these classes do not say it; those of MISSING do."""
+    lacks = finding(ip="", port=None, found="absent", expected="there, without instances")
+    for name, is_shown in (("SERVICE", True), ("RECORD", True), ("CLIENT", True), ("MISSING", False)):
+        group = GROUP | {"finding_class": name, "samples": [lacks | {"finding_class": name}]}
+        page = page_of(replace(RICH, groups=[group], by_class=[class_of(group)]))
+        assert ("found absent" in page.text) is is_shown, name
+        assert ("expected there, without instances" in page.text) is is_shown, name
+
+
+def test_a_member_without_an_answer_is_not_said_to_differ() -> None:
+    rows = [of_member("ABSENT_MEMBER", 1, "10.0.0.3:8848"), of_member("WEIGHT", 11)]
+    page = page_of(replace(RICH, by_member=rows))
+    assert "Divergent 2 of 3 members differ or could not be compared: 12 findings in both rounds." in page.text
+    assert "Members that differ or could not be compared 10.0.0.3:8848 did not answer" in page.text
+
+
+def test_findings_of_classes_that_were_left_out_are_not_said_to_be_gone() -> None:
+    before = past(1, verdict=Verdict.DIVERGENT, findings={"DUPLICATE": 1})
+    assert "its findings are gone" in page_of(AGREED, before).text
+    page = page_of(replace(AGREED, judged_with={"ignore": ["DUPLICATE"]}), before)
+    assert "was divergent. This check left out some classes." in page.text
+
+
+def test_commands_in_the_words_of_a_step_are_shown_as_code() -> None:
+    page = render(replace(RICH, findings={"RECORD": 1}), [])
+    assert "run <code>rollcall switches NAME VALUE</code>, for" in page
+    assert "`" not in page
+
+
+def test_an_address_that_clients_registered_twice_makes_no_member_differ() -> None:
+    page = page_of(replace(RICH, findings={"DUPLICATE": 2}, by_member=[of_member("DUPLICATE", 2)]))
+    assert "Divergent 2 findings in both rounds." in page.text
+    assert "Member that differs" not in page.text
+
+
 def test_what_is_not_shown_is_counted_and_it_is_said_where_it_is() -> None:
     more = class_of(GROUP, findings=8_412, groups=312, services=312)
     page = page_of(replace(RICH, findings={"WEIGHT": 8_412}, by_class=[more], groups=[GROUP]))

@@ -38,6 +38,7 @@ NAMES = {
     ),
     *("cluster.conf", "healthCheckEnabled", "--dumps", "--date", "--dry-run", "--suppressions", "var", "lib", "dumps"),
     *("links", "heal", "PATH", "JAVA_HOME", "PyPI", "--link", "NAME", "switches", "deregister", "UP", "LINK", "key"),
+    *("nacos.naming.expireInstance", "false", "true", "VALUE", "SERVICE", "IP", "PORT"),
 }
 """Words of the page that are the same in every language."""
 

@@ -54,6 +54,16 @@ def options(line: str) -> dict[str, str]:
     return found
 
 
+def test_a_night_is_checked_again_with_the_options_of_its_check() -> None:
+    given = {"linked": ["/dc-b", "s3://dc-c/dumps"], "suppressions": ["/known ones.toml"], "ignore": ["BEHIND,CLIENT"]}
+    line = shell.check(replace(SUMMARY, judged_with=given | {"of a later release": ["x"]}), NIGHT)
+    assert line is not None
+    places = ["--dumps", "/var/lib/the dumps", "--out", "/var/lib/results", "--night", NIGHT]
+    linked = ["--linked", "/dc-b", "--linked", "s3://dc-c/dumps"]
+    known = ["--suppressions", "/known ones.toml", "--ignore", "BEHIND,CLIENT"]
+    assert arguments(line) == ["rollcall", "check", *places, *linked, *known]
+
+
 @pytest.mark.parametrize("name", NASTY)
 def test_each_name_is_one_argument(name: str) -> None:
     line = shell.heal(SUMMARY, group(service=name, namespace=name))

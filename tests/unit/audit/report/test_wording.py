@@ -128,7 +128,26 @@ def test_members_of_another_kind_are_not_healed() -> None:
 def test_a_member_of_which_nothing_is_known_is_dumped_again(finding_class: str, said: str) -> None:
     summary = divergent(row(finding_class, 1))
     assert steps_for(summary, [])[0].text.startswith(said)
-    assert commands(summary) == ["rollcall dump", "rollcall check"]
+    assert commands(summary) == ["", "rollcall dump", "rollcall check"]
+
+
+def test_the_dump_is_taken_again_after_all_else_was_mended() -> None:
+    rows = [row(name, 1) for name in ("ABSENT_MEMBER", "CORRUPT", "MEMBERSHIP", "OWNER")]
+    first, second, lists, owners, *again = steps_for(divergent(*rows), [])
+    assert [one.command for one in (first, second, lists)] == [None] * 3
+    assert (owners.command or "").endswith("--class OWNER")
+    assert [(one.command or "").split()[1] for one in again] == ["dump", "check"]
+    unknown = steps_for(replace(divergent(*rows), dumps=""), [])
+    assert [(one.text, one.command) for one in unknown[-1:]] == [("Then take the dump again, and check it.", None)]
+
+
+def test_the_link_of_these_members_is_healed_and_not_one_of_the_other_cluster() -> None:
+    here = {"link": "to-b", "cluster": "dc-a", "origin": "dc-b", "findings": 2, "member": THREE}
+    there = {**here, "link": "to-a", "findings": 9, "member": "10.9.0.1:8848"}
+    (step,) = steps_for(divergent(row("LINK", 2), links=[there, here]), [])
+    assert step.command == f"rollcall heal --link to-b --members {ONE},{TWO},{THREE}"
+    (step,) = steps_for(divergent(row("LINK", 9), links=[there]), [])
+    assert (step.command or "").endswith("--class LINK")
 
 
 def test_lists_of_members_are_made_alike() -> None:
@@ -145,7 +164,7 @@ def test_names_that_no_shell_may_see_are_said_to_be_so() -> None:
 @pytest.mark.parametrize(
     ("reason", "said", "wanted"),
     [
-        ("no complete dump of the night x under y", "take it again", ["", "rollcall dump", "rollcall check"]),
+        ("no complete dump of the night x under y", "no complete dump", ["", "rollcall dump", "rollcall check"]),
         ("only 1 of 3 members can be compared; a: b", "Too few", ["", "rollcall dump", "rollcall check"]),
         (
             f"only 1 of 3 members can be compared; {ONE}: round 1, member=a/part-00000.parquet: the file is missing",
@@ -154,7 +173,7 @@ def test_names_that_no_shell_may_see_are_said_to_be_so() -> None:
         ),
         (
             "the dump failed with exit code 2: rollcall: no space",
-            "Take it again",
+            "no dump of this run",
             ["", "rollcall dump", "rollcall check"],
         ),
         ("Spark needs Java 17 or newer (none was found)", "with its Java", ["", "rollcall check"]),
@@ -185,7 +204,7 @@ def test_each_class_has_a_step(finding_class: FindingClass) -> None:
     told = [step for step in steps if (step.command or "").endswith(f"--class {finding_class}")]
     own = [step for step in steps if finding_class in ("ABSENT_MEMBER", "CORRUPT", "MEMBERSHIP")]
     assert heals or told or own, f"{finding_class} has no advice"
-    assert bool(heals) == (finding_class in HEALABLE)
+    assert bool(heals) == (finding_class in (*HEALABLE, "CLIENT"))
 
 
 def test_silent_corruption_is_named_before_the_counts() -> None:

@@ -263,3 +263,14 @@ def test_what_clients_with_a_connection_publish(node: FakeNode) -> None:
     assert [(row["ip"], row["client"]) for row in rows(node)] == [("10.0.0.1", "http"), ("10.0.0.2", "grpc")]
     assert [row["instances"] for row in rows(node, "service")] == [2]
     assert dumped(node)[-1] == {"kind": "end", "services": 1, "instances": 2}
+
+
+def test_the_dump_of_one_service_has_the_clients_that_publish_it(node: FakeNode) -> None:
+    clients = build_clients(registry_of(node), lambda: node.now_ms, lambda: 1, lambda _event: None)
+    for client_id, service in (("c1", SERVICE), ("c2", "g@@another")):
+        clients.own.connect(ClientInfo(client_id, "10.0.0.9", 1, "", ""))
+        clients.own.register(client_id, RegisterInstance(service, "10.0.0.1", 80))
+    only = ("public", SERVICE)
+    lines = dump_lines({}, node.naming, node.durable, clients.table, node.cluster, only)
+    kinds = [(row["kind"], row.get("name")) for row in map(orjson.loads, lines)]
+    assert kinds == [("member", None), ("client", "c1"), ("service", None), ("instance", None), ("end", None)]

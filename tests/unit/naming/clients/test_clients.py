@@ -525,10 +525,16 @@ def test_a_peer_with_other_publications_under_the_version_is_answered_with_the_n
     assert snapshot.state is not None
     bed.told()
     assert bed.clients.own.reissue("c1", snapshot) is False
+    later = replace(snapshot, state=replace(snapshot.state, revision=9))
+    assert bed.clients.own.reissue("c1", later) is True, "the same publications at another revision"
+    snapshot = bed.clients.table.snapshot("c1")
+    assert snapshot is not None
+    assert snapshot.state is not None
+    assert (bed.revision(), bed.told()) == (2, [ClientChanged("c1")])
     other = replace(snapshot, state=replace(snapshot.state, publications={}))
     assert bed.clients.own.reissue("c1", other) is True
-    assert (bed.revision(), bed.told()) == (2, [ClientChanged("c1")])
+    assert (bed.revision(), bed.told()) == (3, [ClientChanged("c1")])
     assert bed.seen() == [("10.0.0.1", 80, 1.0, True)]
     assert bed.clients.own.reissue("c1", other) is False, "a late answer"
     assert bed.clients.own.reissue("unknown", other) is False
-    assert (bed.revision(), bed.told()) == (2, [])
+    assert (bed.revision(), bed.told()) == (3, [])

@@ -348,6 +348,29 @@ def test_namespaces(member: Member) -> None:
             durable.namespace(name)
 
 
+@pytest.mark.parametrize(
+    ("key", "write"),
+    [
+        (SWITCHES_KEY, lambda durable: durable.update_switch("healthCheckTimes", "5", here_only=False)),
+        (SWITCHES_KEY, lambda durable: durable.update_switches({"checkTimes": 5}, here_only=False)),
+        (namespace_key("a"), lambda durable: durable.update_namespace(Namespace("a", "n", "d"))),
+    ],
+)
+def test_the_same_value_gets_a_new_version_so_that_it_replaces_another_one_under_the_present_version(
+    member: Member, key: str, write: Callable[[DurableService], object]
+) -> None:
+    member.durable.create_namespace(Namespace("a", "n", ""))
+    write(member.durable)
+    first = member.records.record(key)
+    member.now_ms += SAID_AGAIN_MS
+    write(member.durable)
+    again = member.records.record(key)
+    assert first is not None
+    assert again is not None
+    assert again.value == first.value
+    assert again.changed > first.changed
+
+
 def test_a_namespace_that_is_removed_just_then_is_not_brought_back_by_its_change(member: Member) -> None:
     member.durable.create_namespace(Namespace("a", "n", ""))
     turns = member.records._turns
