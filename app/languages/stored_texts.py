@@ -48,8 +48,8 @@ VERDICTS = (
     N_("%(count)s of %(total)s, has %(departs)s"),
     N_("%(count)s too many"),
     N_("%(count)s too many, has %(departs)s"),
-    N_("%(count)s that are stale"),
-    N_("%(count)s that are stale, has %(departs)s"),
+    N_("%(count)s stale"),
+    N_("%(count)s stale, has %(departs)s"),
     N_("%(count)s with other values"),
 )
 """The parts of verdicts in a line."""

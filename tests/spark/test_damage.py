@@ -17,6 +17,7 @@ pytest.importorskip("pyspark")
 from app.tools.audit.format.manifest import MANIFEST_NAME
 from tests.spark.conftest import NIGHT, Checking, checked, findings
 from tests.support.dumps import ADDRESSES, instance, service, write_dump, write_round
+from tests.support.followed_page import steps_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -127,6 +128,10 @@ def test_with_two_members_and_one_damaged_there_is_no_verdict(tmp_path: Path, ch
     code, text = check()
     assert code == 2
     assert re.search(rf"could not judge: only 1 of 2 members can be compared; {THREE}: round 1, .* has 0 bytes", text)
+    page = (tmp_path / "out" / "reports" / f"night={NIGHT}" / "report.html").read_text()
+    dumped, checked = (" ".join(step.command) for step in steps_of(page)[1:])
+    assert dumped == f"dump --members {ONE},{THREE} --out {tmp_path / 'dumps'} --date {NIGHT}"
+    assert checked.startswith("check ")
 
 
 def test_a_field_that_is_unknown_is_told_and_not_compared(tmp_path: Path, check: Checking) -> None:

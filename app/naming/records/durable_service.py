@@ -320,14 +320,10 @@ class DurableService:
         return self._put(namespace_key(namespace.id), change)
 
     def update_namespace(self, namespace: Namespace) -> bool:
-        """Change a namespace's name and description. Return False if it does not exist.
-
-        The same ones get a new version, too: a member may have others under the present one.
-        """
-        key = namespace_key(namespace.id)
-        if not namespace.id or self._records.value(key) is None:
+        """Change a namespace's name and description. Return False if it does not exist."""
+        if not namespace.id or self._records.value(namespace_key(namespace.id)) is None:
             return False
-        self._put_all({key: lambda old: _namespace_value(namespace) if old else None}, said=[key])
+        self._put(namespace_key(namespace.id), lambda old: _namespace_value(namespace) if old else None, is_said=True)
         return True
 
     def remove_namespace(self, name: str) -> None:
@@ -355,9 +351,6 @@ class DurableService:
     def update_switch(self, entry: str, value: str, *, here_only: bool) -> None:
         """Set one switch on all members, or on this one until its restart. An unknown entry changes nothing.
 
-        The same value gets a new version, too: a member may have another one under the present version, or set only
-        there.
-
         Raises:
             InvalidParam: the value is not allowed.
         """
@@ -376,13 +369,14 @@ class DurableService:
         if here_only:
             self.projection.override(change(self.switches))
             return
-        written = {SWITCHES_KEY: lambda old: change(from_json(old or {}, SwitchDomain())).to_json()}
-        if not self._put_all(written, said=[SWITCHES_KEY]):
+        if not self._put(
+            SWITCHES_KEY, lambda old: change(from_json(old or {}, SwitchDomain())).to_json(), is_said=True
+        ):
             # The record stays the same, but switches set only on this member end here.
             self.projection.override(from_json(self._records.value(SWITCHES_KEY) or {}, SwitchDomain()))
 
-    def _put(self, key: str, change: Callable[[Value | None], Value | None]) -> bool:
-        return self._put_all({key: change})
+    def _put(self, key: str, change: Callable[[Value | None], Value | None], *, is_said: bool = False) -> bool:
+        return self._put_all({key: change}, said=[key] if is_said else [])
 
     def _put_all(
         self,

@@ -66,7 +66,23 @@ def _without_verdict(options: argparse.Namespace, reason: str, error: dict[str, 
     except (OSError, ValueError, ImportError):
         dumps = results = ""
         given = {}
-    return replace(unjudged(night, reason), error=error, dumps=dumps, results=results, judged_with=given)
+    members, summary = _members_of(options, night), unjudged(night, reason)
+    return replace(summary, error=error, members=members, dumps=dumps, results=results, judged_with=given)
+
+
+def _members_of(options: argparse.Namespace, night: str) -> list[dict[str, Any]]:
+    """Return the members of the dump that could not be judged; none if there is no such dump."""
+    if options.not_judged:
+        return []
+    try:
+        from app.tools.audit.check.headline import members_of_night
+        from app.tools.audit.format.layout import NoDump, read_night
+    except ImportError:
+        return []
+    try:
+        return members_of_night(read_night(options.dumps, night, options.dump_run))
+    except (NoDump, OSError, ValueError):
+        return []
 
 
 def _is_of_night(options: argparse.Namespace) -> bool:

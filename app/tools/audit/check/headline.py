@@ -23,7 +23,7 @@ def begun(dumps: str, results: Results, night: Night, evidence: Evidence, counts
         checked_at=now_text(),
         run=evidence.run,
         taken_at=list(evidence.taken_at),
-        members=_members(night, evidence.not_dumped.absent),
+        members=members_of_night(night, evidence.not_dumped.absent),
         unasked=evidence.not_dumped.others,
         compared=len(evidence.members),
         rows=counts["rows"],
@@ -65,7 +65,7 @@ def verdict_line(summary: Summary) -> str:
     return f"divergent: {counts}; {size}{late}{since}; night {summary.night}"
 
 
-def _members(night: Night, unasked: Sequence[str]) -> list[dict[str, Any]]:
+def members_of_night(night: Night, unasked: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return each member's state, kind, version, counts and error in the last round that names it, by address.
 
     ``unasked``: members that the others list as UP, and that are not in the dump.

@@ -241,8 +241,8 @@ def _of_clients(held: Sequence[Held]) -> Iterator[Departure]:
         for name, client in sorted(one.clients.items()):
             right = own.get((client.owner or "", name))
             if right is not None and right.owner == client.owner and right.revision != client.revision:
-                texts = (phrase("revision %(number)s", number=number) for number in (client.revision, right.revision))
-                yield Departure(FindingClass.CLIENT, name, one.address, *texts, None, None, OF_CLIENT)
+                found, expected = (phrase("revision %(number)s", number=at.revision) for at in (client, right))
+                yield Departure(FindingClass.CLIENT, name, one.address, found, expected, None, None, OF_CLIENT)
 
 
 # --- what no exchange heals ----------------------------------------------------------------------

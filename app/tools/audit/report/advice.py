@@ -139,7 +139,8 @@ def _when_unjudged(summary: Summary, last: Summary | None) -> list[Step]:
         return [*steps, Step(phrase("%(step)s %(note)s", step=phrase(again), note=unknown))]
     if not is_sound:
         text = N_("Take the dump again, of the members of the last night:") if last else N_("Take the dump again:")
-        steps.append(Step(phrase(text), shell.dump(of, summary.night)))
+        dumped = shell.dump(of, summary.night)
+        steps.append(Step(phrase(text if dumped else N_("Take the dump again, of all members.")), dumped))
     return [*steps, Step(phrase("Check the night again:"), checked)]
 
 

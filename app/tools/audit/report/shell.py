@@ -65,10 +65,15 @@ def can_heal(summary: Summary) -> bool:
 
 
 def compare(summary: Summary, group: Mapping[str, Any]) -> str | None:
-    """Return the command that shows a finding as the dump has it; None without two members and a service."""
+    """Return the command that shows a finding as the dump has it; None without two members and a service.
+
+    A finding of a link has the linked cluster in place of a second member.
+    """
     samples: Sequence[Mapping[str, Any]] = group.get("samples") or ()
     member, reference = group.get("member"), samples[0].get("reference") if samples else None
     if not (member and reference and summary.dumps and group.get("service")) or member == reference:
+        return None
+    if not {member, reference} <= {one.get("address") for one in summary.members}:
         return None
     where = {"dumps": summary.dumps, "date": summary.night}
     return command("rollcall", "compare", str(reference), str(member), **where, **_service(group))

@@ -164,7 +164,7 @@ def _of_link(one: Mapping[str, Any]) -> str:
     return f"{one['cluster']} {', '.join(said)} of {one['origin']}{silent}"
 
 
-_OF_LINK = {"extra": "too many", "stale": "that are stale", "differs": "with other values"}
+_OF_LINK = {"extra": "too many", "stale": "stale", "differs": "with other values"}
 
 
 def sick_members(summary: Summary) -> list[SickMember]:

@@ -54,6 +54,11 @@ def options(line: str) -> dict[str, str]:
     return found
 
 
+def test_a_finding_of_a_link_is_compared_with_no_second_member() -> None:
+    assert shell.compare(SUMMARY, group()) is not None
+    assert shell.compare(SUMMARY, group(finding_class="LINK", samples=[{"reference": "dc-b"}])) is None
+
+
 def test_a_night_is_checked_again_with_the_options_of_its_check() -> None:
     given = {"linked": ["/dc-b", "s3://dc-c/dumps"], "suppressions": ["/known ones.toml"], "ignore": ["BEHIND,CLIENT"]}
     line = shell.check(replace(SUMMARY, judged_with=given | {"of a later release": ["x"]}), NIGHT)

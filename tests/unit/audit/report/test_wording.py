@@ -193,6 +193,7 @@ def test_a_night_without_a_verdict_is_made_good(reason: str, said: str, wanted: 
     assert commands(night) == ["", ""], "no folder is known without an earlier night"
     first = replace(night, dumps="/dumps", results="/results")
     assert commands(first)[-1] == "rollcall check", "the first night knows the folders of its check"
+    assert all(step.command or not step.text.endswith(":") for step in steps_for(first, []))
 
 
 @pytest.mark.parametrize("finding_class", list(FindingClass))
