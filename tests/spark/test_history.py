@@ -69,6 +69,7 @@ def test_a_night_that_is_checked_again_replaces_its_own_results_only(
     spark: "SparkSession", tmp_path: Path, nights: tuple[Path, dict[str, Summary]]
 ) -> None:
     shutil.copytree(nights[0], tmp_path, dirs_exist_ok=True)
+    Results(str(tmp_path / "out")).write_manifests()  # the folder moved, and they name whole paths
     before, table = shape(tmp_path / "out"), rows_of(spark, tmp_path)
     others = {path: size for path, size in contents(tmp_path / "out").items() if LAST not in path}
     assert history(judged(spark, tmp_path, LAST)) == {"WEIGHT": (LAST, LAST, 1)}
