@@ -71,7 +71,7 @@ def test_every_planted_fault_is_found_in_its_class_and_nothing_else(
     if not few:
         request.getfixturevalue("many")
     faults = {**all_faults(4 if members < 33 else 3, members, kind), LATE: 5}
-    size = 3_000 if members < 33 else 500
+    size = 3_000 if members < 33 else 250
     plan = SyntheticDump(str(tmp_path / "dumps"), size, members, seed, faults=faults, kind=kind, rows_per_part=1_000)
     written = make_dump(replace(plan, part_format=PartFormat(part_format)))
     summary, findings = checked()
