@@ -76,7 +76,10 @@ class NacosSession:
         self._place = place
         if place is None:
             return
+        others = [one for one in self._watched if not self._follows(one)]
         self._follower.follow(FollowedPart(*place, self._settings.chosen))
+        # What this member only registered until now came, but was not stored here.
+        self._asks.update(dict.fromkeys(one for one in others if self._follows(one)))
         self._is_listed, self._list_ms = False, self._now_ms()
         if self._outgoing is not None:
             number, count = place

@@ -337,6 +337,20 @@ def test_what_the_nacos_has_itself_is_left_to_it_by_the_member_that_only_carries
     assert {ip for ip, _, _ in one.nacos.registered[THERE]} == {"10.0.0.1", "10.0.0.9"}, "it is in no list any more"
 
 
+def test_a_member_that_only_carried_a_service_brings_it_when_it_takes_over() -> None:
+    """The member before may have died before the others had what it brought."""
+    one = Linked()
+    brings = next(number for number in range(2) if FollowedPart(number, 2).has(NAME))
+    one.nacos.lists[THERE] = [host("10.0.0.1")]
+    one.session.follow((1 - brings, 2))
+    one.here.put(NAME, "10.0.0.9")
+    one.steps()
+    assert set(one.shown()) == {"10.0.0.9"}
+    one.session.follow((0, 1))
+    one.steps()
+    assert set(one.shown()) == {"10.0.0.1", "10.0.0.9"}
+
+
 @pytest.mark.parametrize("direction", ["in", "out"])
 def test_each_direction_alone(direction: str) -> None:
     one = Linked(direction=direction)
