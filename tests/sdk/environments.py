@@ -437,8 +437,9 @@ def install_all() -> None:
     """Have every library that can be had, for tests that come later."""
     java = (install_dubbo, install_fuzzy, install_maintainer)
     tools = (install_h2spec, install_axe, install_compose, install_grafana, install_helm, install_python_base)
-    others = (*java, install_rust, install_maintainer_python, *tools, install_oldest_pyspark)
-    for install in (*INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
+    others = (*java, install_rust, install_maintainer_python, *tools)
+    # The largest one first.
+    for install in (install_oldest_pyspark, *INSTALLERS.values(), *GRPC_INSTALLERS.values(), *others):
         with suppress(NotInstallable):
             install()
 

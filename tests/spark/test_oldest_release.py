@@ -22,6 +22,7 @@ pytestmark = [pytest.mark.spark]
 END_S = 400
 
 
+@pytest.mark.timeout(1_200)  # with the download, on a slow network
 def test_the_oldest_release_finds_what_the_newest_finds(tmp_path: Path, check: Checking, spark: "SparkSession") -> None:
     try:
         oldest = install_oldest_pyspark()
