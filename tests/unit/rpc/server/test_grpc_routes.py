@@ -95,5 +95,4 @@ def test_the_reckoned_memory_is_about_that_which_messages_take(fields: dict[str,
                 known.note(data, read_message(ROUTE, wire.decode(data)))
         del data
     assert len(known) == count
-    # With the lowest versions of our dependencies, messages take a little less.
-    assert 0.9 < known.bytes_held / rest() < 1.8
+    assert 0.9 < known.bytes_held / rest() < 1.6
