@@ -1,10 +1,8 @@
 """The commit of a night, as it is written and read."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
-import fsspec
 import pytest
 
 from app.rows.summary import Summary, Verdict, decode_summary, encode_summary
@@ -21,19 +19,9 @@ from app.tools.audit.format.commits import (
     summary_path,
     with_tables,
 )
+from tests.unit.audit.format.conftest import MONTH, OWN
 
-OWN = TableFile("findings/night=2026-11-20/run=20261121T031500Z-0123abcd/part-0.parquet", 2, 900, "ab")
-MONTH = TableFile("findings/month=2026-11/run=20270101T031500Z-0123abcd/part-0.parquet", 7, 2_000, "cd")
 ROOT = "/results"
-
-
-@pytest.fixture
-def store() -> Iterator[Any]:
-    """A store in memory, which shows files only once they are whole."""
-    filesystem = fsspec.filesystem("memory")
-    yield filesystem
-    filesystem.store.clear()
-    filesystem.pseudo_dirs[:] = [""]
 
 
 def body(night: str, *files: TableFile) -> bytes:

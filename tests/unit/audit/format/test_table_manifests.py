@@ -1,26 +1,15 @@
 """The manifests of the tables, in a store of objects."""
 
-from collections.abc import Iterator
 from typing import Any
 
-import fsspec
 import pytest
 
-from app.tools.audit.format.commits import NightTable, TableFile
+from app.tools.audit.format.commits import NightTable
 from app.tools.audit.format.table_manifests import manifest_folders, write_manifests
+from tests.unit.audit.format.conftest import MONTH, OWN
 
 NIGHT, NEXT = "2026-11-20", "2026-11-21"
-OWN = TableFile("findings/night=2026-11-20/run=20261121T031500Z-0123abcd/part-0.parquet", 2, 900, "ab")
-MONTH = TableFile("findings/month=2026-11/run=20270101T031500Z-0123abcd/part-0.parquet", 7, 2_000, "cd")
 FOLDER = "/results/manifests/findings/commit_night=2026-11-20"
-
-
-@pytest.fixture
-def store() -> Iterator[Any]:
-    filesystem = fsspec.filesystem("memory")
-    yield filesystem
-    filesystem.store.clear()
-    filesystem.pseudo_dirs[:] = [""]
 
 
 def test_each_table_of_a_night_has_its_files_or_none(store: Any) -> None:
