@@ -202,27 +202,24 @@ class NacosSession:
         """
         if self._follows(name) and self._watched[name].instances:
             self._has_lost = True
-        if self._outgoing is not None:
-            if self._outgoing.has_local(name):
-                self._instances -= self._watched[name].instances
-                self._watched[name] = Watched(0, self._watched[name].stated_ms)
-                self._outgoing.taken(name, frozenset())
-                return
-            self._outgoing.left(name)
-        self._leave(name)
+        if self._outgoing is not None and self._outgoing.has_local(name):
+            self._instances -= self._watched[name].instances
+            self._watched[name] = Watched(0, self._watched[name].stated_ms)
+            self._outgoing.taken(name, frozenset())
+        else:
+            self._leave(name)
 
     def _leave_unneeded(self, names: Iterable[ServiceName]) -> None:
         """Watch no longer what this member neither brings here nor registers there."""
         for name in names:
             if name not in self._watched or self._follows(name):
                 continue
-            if self._outgoing is not None:
-                if self._outgoing.has_local(name):
-                    continue
-                self._outgoing.left(name)
-            self._leave(name)
+            if self._outgoing is None or not self._outgoing.has_local(name):
+                self._leave(name)
 
     def _leave(self, name: ServiceName) -> None:
+        if self._outgoing is not None:
+            self._outgoing.left(name)
         self._instances -= self._watched.pop(name).instances
         self._side.leave(name)
 

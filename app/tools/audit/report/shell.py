@@ -32,8 +32,8 @@ def command(*words: str, **options: object) -> str | None:
     """Return the command line of these words and ``--options``; None if a text in it must not go to a shell.
 
     An option of ``True`` has no value; options of None and "" are left out; one of a list is given for each value.
-    Unprintable characters could control the
-    terminal in which the line is pasted, quoted or not; a text that was cut names something else.
+    Unprintable characters could control the terminal in which the line is pasted, quoted or not; a text that was cut
+    names something else.
     """
     said = list(words)
     for name, value in options.items():
